@@ -1,0 +1,1 @@
+//! How objects come to exist.

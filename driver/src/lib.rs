@@ -1,0 +1,6 @@
+//! RDMA verbs for Linux without C: a userspace provider and driver for mlx5 and rxe.
+
+pub mod control;
+pub mod data;
+pub mod sys;
+pub mod verbs;

@@ -1,0 +1,3 @@
+//! The only place with system calls and memory mappings.
+
+pub mod kernel;

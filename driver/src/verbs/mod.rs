@@ -1,0 +1,1 @@
+//! The nouns a user types: devices, contexts, queue pairs.

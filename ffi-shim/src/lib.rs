@@ -1,0 +1,1 @@
+//! oxverbs as a provider plug-in that libibverbs loads.

@@ -1,0 +1,1 @@
+//! Answers uverbs calls in process.

@@ -1,0 +1,1 @@
+//! QEMU guests with Debian kernels in which RDMA programs run.
