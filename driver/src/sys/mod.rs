@@ -1,3 +1,9 @@
 //! The only place with system calls and memory mappings.
 
+pub mod errno;
+pub mod fd;
 pub mod kernel;
+pub mod mapping;
+pub mod process;
+
+pub use errno::Errno;
