@@ -1,0 +1,3 @@
+//! What drivers add to core commands and responses (`UHW_IN`, `UHW_OUT`).
+
+pub mod rxe;
