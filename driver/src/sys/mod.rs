@@ -2,6 +2,7 @@
 
 pub mod errno;
 pub mod fd;
+pub mod ioctl;
 pub mod kernel;
 pub mod mapping;
 pub mod process;

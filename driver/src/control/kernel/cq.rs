@@ -1,0 +1,156 @@
+//! Completion queues.
+
+use std::os::fd::RawFd;
+
+use uverbs_abi::Command;
+use uverbs_abi::handle::Cq;
+use uverbs_abi::object::cq;
+use uverbs_abi::types::CreateCqFlags;
+use uverbs_abi::write::WriteCall;
+use uverbs_abi::write::cq::{
+    CreateCq as WriteCreateCq, DestroyCq, DestroyCqResp, ExCreateCq, ReqNotifyCq, ResizeCq,
+};
+use zerocopy::FromBytes;
+
+use super::{Errno, Tried, Uctx};
+
+/// A completion queue to make.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CreateCq {
+    /// Entries asked for.
+    pub cqe: u32,
+    /// Comes back in events.
+    pub user_handle: u64,
+    /// The channel that completion events go to.
+    pub comp_channel: Option<RawFd>,
+    /// The completion vector.
+    pub comp_vector: u32,
+    /// How it is made.
+    pub flags: CreateCqFlags,
+    /// The file that asynchronous events go to; without one, the context's first. Kernels that
+    /// cannot choose ignore it.
+    pub async_event: Option<RawFd>,
+}
+
+/// A new completion queue.
+#[derive(Clone, Copy, Debug)]
+pub struct CqCreated<O> {
+    /// For the kernel.
+    pub handle: Cq,
+    /// Entries granted.
+    pub cqe: u32,
+    /// The driver's answer.
+    pub udata: O,
+}
+
+/// A completion queue of another size.
+#[derive(Clone, Copy, Debug)]
+pub struct CqResized<O> {
+    /// Entries granted.
+    pub cqe: u32,
+    /// The driver's answer.
+    pub udata: O,
+}
+
+impl Uctx {
+    /// Makes a completion queue.
+    pub fn create_cq<O: FromBytes>(&self, attr: &CreateCq) -> Result<CqCreated<O>, Errno> {
+        use cq::create;
+        let mut cmd = Command::new();
+        cmd.new_handle(create::HANDLE)
+            .output(create::RESP_CQE)
+            .input(create::CQE, attr.cqe)
+            .input(create::USER_HANDLE, attr.user_handle);
+        if let Some(channel) = attr.comp_channel {
+            cmd.fd(create::COMP_CHANNEL, channel);
+        }
+        cmd.input(create::COMP_VECTOR, attr.comp_vector);
+        if let Some(file) = attr.async_event {
+            cmd.fd(create::EVENT_FD, file).optional();
+        }
+        if !attr.flags.is_empty() {
+            cmd.flags(create::FLAGS, attr.flags);
+        }
+        if size_of::<O>() > 0 {
+            cmd.uhw_out::<O>();
+        }
+        if let Tried::Done = self.try_method(&mut cmd)? {
+            return Ok(CqCreated {
+                handle: cmd.handle(create::HANDLE)?,
+                cqe: cmd.get(create::RESP_CQE)?,
+                udata: cmd.uhw().unwrap_or_else(|_| O::new_zeroed()),
+            });
+        }
+        let comp_channel = attr.comp_channel.unwrap_or(-1);
+        if attr.flags.is_empty() {
+            let mut call = WriteCall::new(WriteCreateCq {
+                user_handle: attr.user_handle,
+                cqe: attr.cqe,
+                comp_vector: attr.comp_vector,
+                comp_channel,
+                ..WriteCreateCq::default()
+            });
+            call.uhw_out::<O>();
+            self.write(&mut call)?;
+            let resp = call.response();
+            return Ok(CqCreated {
+                handle: resp.cq_handle,
+                cqe: resp.cqe,
+                udata: call.uhw(),
+            });
+        }
+        let mut call = WriteCall::new(ExCreateCq {
+            user_handle: attr.user_handle,
+            cqe: attr.cqe,
+            comp_vector: attr.comp_vector,
+            comp_channel,
+            flags: attr.flags,
+            ..ExCreateCq::default()
+        });
+        call.uhw_out::<O>();
+        self.write(&mut call)?;
+        let resp = call.response().base;
+        Ok(CqCreated {
+            handle: resp.cq_handle,
+            cqe: resp.cqe,
+            udata: call.uhw(),
+        })
+    }
+
+    /// Changes the size of a completion queue.
+    pub fn resize_cq<O: FromBytes>(&self, handle: Cq, cqe: u32) -> Result<CqResized<O>, Errno> {
+        let mut call = WriteCall::new(ResizeCq {
+            response: 0,
+            cq_handle: handle,
+            cqe,
+        });
+        call.uhw_out::<O>();
+        self.write(&mut call)?;
+        Ok(CqResized {
+            cqe: call.response().cqe,
+            udata: call.uhw(),
+        })
+    }
+
+    /// Asks for an event on the channel at the next completion, or the next solicited one.
+    pub fn req_notify_cq(&self, handle: Cq, solicited_only: bool) -> Result<(), Errno> {
+        self.simple(ReqNotifyCq {
+            cq_handle: handle,
+            solicited_only: solicited_only.into(),
+        })
+    }
+
+    /// Destroys a completion queue; answers how many of its events the kernel has delivered.
+    pub fn destroy_cq(&self, handle: Cq) -> Result<DestroyCqResp, Errno> {
+        use cq::destroy;
+        let mut cmd = Command::new();
+        cmd.output(destroy::RESP).destroy(destroy::HANDLE, handle);
+        match self.try_method(&mut cmd)? {
+            Tried::Done => Ok(cmd.get(destroy::RESP)?),
+            Tried::Unknown => self.simple(DestroyCq {
+                cq_handle: handle,
+                ..DestroyCq::default()
+            }),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Objects made by the kernel, through a uverbs descriptor.
+//!
+//! [`Uctx`] has one method per verb: plain values in, plain values out, the kernel's errno as error.
+//! It is the untyped core that both the native API and the plug-in stand on, so it checks nothing
+//! that the kernel checks, owns nothing but the descriptor, and destroys nothing by itself.
+//!
+//! Most verbs exist as an ioctl method and as an older write command. A method is tried first; if
+//! the kernel does not know it (`ENOTTY`: no ioctl at all, `EPROTONOSUPPORT`: not this method), it is
+//! not tried again on this descriptor and the write command does the same. Verbs that are write
+//! commands to this day travel inside the ioctl (`INVOKE_WRITE`) where the kernel has it and as plain
+//! `write()` elsewhere.
+//!
+//! A method that answers with the driver's own data is generic over its type `O`
+//! ([`uverbs_abi::udata`]); `()` is none. Such data reads as zero where the kernel wrote less.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uverbs_abi::Command;
+use uverbs_abi::ioctl::Method;
+use uverbs_abi::object::device::invoke_write;
+use uverbs_abi::types::DriverId;
+use uverbs_abi::write::device::QueryDevice;
+use uverbs_abi::write::{WriteCall, WriteCommand};
+
+use crate::sys::errno::Errno;
+use crate::sys::fd::UverbsFd;
+use crate::sys::ioctl::{self, WriteFraming};
+use crate::sys::kernel::KernelRef;
+
+mod ah;
+mod cq;
+mod device;
+mod memory;
+mod qp;
+mod srq;
+
+pub use cq::{CqCreated, CqResized, CreateCq};
+pub use device::{ContextInfo, DeviceAttr};
+pub use memory::{DmabufMr, MrInfo, MrKeys, MwKeys, UserMr};
+pub use qp::{CreateQp, QpCreated};
+pub use srq::{CreateSrq, SrqCreated};
+
+/// A uverbs descriptor and what its kernel can do.
+#[derive(Debug)]
+pub struct Uctx {
+    fd: UverbsFd,
+    driver: DriverId,
+    framing: WriteFraming,
+    /// Methods that the kernel answered not to know; see [`Bit`].
+    unknown: [AtomicU64; WORDS],
+}
+
+/// Objects have at most 8 methods each, and there are 17 of them in the core.
+const METHODS: usize = 8;
+const WORDS: usize = (17 * METHODS).div_ceil(64);
+
+/// Where a method is remembered in `Uctx::unknown`.
+struct Bit {
+    word: usize,
+    mask: u64,
+}
+
+impl Bit {
+    /// `None` for a method beyond the core's, which is then simply asked for every time.
+    fn of<M: Method>() -> Option<Self> {
+        let object = usize::from(M::SPEC.object.0);
+        let method = usize::from(M::SPEC.id);
+        let index = object * METHODS + method;
+        (method < METHODS && index < WORDS * 64).then(|| Self {
+            word: index / 64,
+            mask: 1 << (index % 64),
+        })
+    }
+}
+
+/// What became of a method that has a write command beside it.
+enum Tried {
+    Done,
+    Unknown,
+}
+
+impl Uctx {
+    /// Opens a device node. The context still has to be made: [`get_context`](Self::get_context).
+    pub fn open(kernel: KernelRef, path: &CStr, driver: DriverId) -> Result<Self, Errno> {
+        Self::new(UverbsFd::open(kernel, path)?, driver)
+    }
+
+    /// Uses a descriptor that someone else opened and closes, such as libibverbs' `cmd_fd`.
+    pub fn borrow(kernel: KernelRef, fd: RawFd, driver: DriverId) -> Result<Self, Errno> {
+        Self::new(UverbsFd::borrowed(kernel, fd), driver)
+    }
+
+    /// Asks the kernel once how it takes write commands.
+    ///
+    /// The question is a command that is too short, so a kernel that knows `INVOKE_WRITE` answers
+    /// `ENOSPC`.
+    pub fn new(fd: UverbsFd, driver: DriverId) -> Result<Self, Errno> {
+        let mut uctx = Self {
+            fd,
+            driver,
+            framing: WriteFraming::Invoke,
+            unknown: Default::default(),
+        };
+        let mut command = Command::<invoke_write::Method>::new();
+        command.constant(invoke_write::WRITE_CMD, QueryDevice::SPEC.command());
+        match uctx.try_method(&mut command) {
+            Ok(Tried::Done) | Err(Errno(libc::ENOSPC | libc::EINVAL | libc::EOPNOTSUPP)) => {}
+            Ok(Tried::Unknown) => uctx.framing = WriteFraming::Plain,
+            Err(errno) => return Err(errno),
+        }
+        Ok(uctx)
+    }
+
+    /// The descriptor, for doorbells, mappings and further commands.
+    pub fn fd(&self) -> &UverbsFd {
+        &self.fd
+    }
+
+    /// The driver whose device this is.
+    pub fn driver(&self) -> DriverId {
+        self.driver
+    }
+
+    /// How this kernel takes write commands.
+    pub fn write_framing(&self) -> WriteFraming {
+        self.framing
+    }
+
+    /// Runs a method that has no other form; a kernel that does not know it gives `EOPNOTSUPP`, as
+    /// libibverbs says it to programs.
+    fn method<M: Method>(&self, command: &mut Command<'_, M>) -> Result<(), Errno> {
+        match self.try_method(command)? {
+            Tried::Done => Ok(()),
+            Tried::Unknown => Err(Errno(libc::EOPNOTSUPP)),
+        }
+    }
+
+    /// Runs a method that has a write command beside it.
+    fn try_method<M: Method>(&self, command: &mut Command<'_, M>) -> Result<Tried, Errno> {
+        let bit = Bit::of::<M>();
+        if let Some(bit) = &bit
+            && self.unknown[bit.word].load(Ordering::Relaxed) & bit.mask != 0
+        {
+            return Ok(Tried::Unknown);
+        }
+        // SAFETY: the methods of this module take addresses only in attributes that `Command` fills
+        // from memory it borrows.
+        match unsafe { ioctl::execute(&self.fd, self.driver, command) } {
+            Ok(()) => Ok(Tried::Done),
+            Err(Errno(libc::ENOTTY)) => {
+                for word in &self.unknown {
+                    word.store(u64::MAX, Ordering::Relaxed);
+                }
+                Ok(Tried::Unknown)
+            }
+            Err(Errno(libc::EPROTONOSUPPORT)) => {
+                if let Some(bit) = bit {
+                    self.unknown[bit.word].fetch_or(bit.mask, Ordering::Relaxed);
+                }
+                Ok(Tried::Unknown)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Runs a write command.
+    fn write<C: WriteCommand>(&self, call: &mut WriteCall<C>) -> Result<(), Errno> {
+        // SAFETY: the commands of this module take no addresses besides the response's, but for
+        // `reg_mr` and `rereg_mr`, whose callers vouch for the range, and `modify_srq`, which passes
+        // the address of a local that outlives the call.
+        unsafe { ioctl::execute_write(&self.fd, self.driver, self.framing, call) }
+    }
+
+    /// Runs a write command without driver data and gives its response.
+    fn simple<C: WriteCommand>(&self, request: C) -> Result<C::Response, Errno> {
+        let mut call = WriteCall::new(request);
+        self.write(&mut call)?;
+        Ok(call.response())
+    }
+}
+
+impl AsRawFd for Uctx {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Takes a descriptor that the kernel answered.
+fn take_fd(fd: i32) -> Result<OwnedFd, Errno> {
+    if fd < 0 {
+        return Err(Errno(libc::EPROTO));
+    }
+    // SAFETY: the kernel has just made the descriptor for this call and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
