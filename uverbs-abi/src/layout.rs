@@ -30,6 +30,7 @@ pub const ALL: &[(&str, &[Layout])] = &[
     ("ioctl::wire", crate::ioctl::wire::LAYOUTS),
     ("types", crate::types::LAYOUTS),
     ("event", crate::event::LAYOUTS),
+    ("netlink", crate::netlink::LAYOUTS),
     ("write::frame", crate::write::frame::LAYOUTS),
     ("write::ah", crate::write::ah::LAYOUTS),
     ("write::context", crate::write::context::LAYOUTS),

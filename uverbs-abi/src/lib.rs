@@ -12,6 +12,7 @@
 //!   the ioctl `INVOKE_WRITE`.
 //! * [`event`]: records read from completion channels and from the asynchronous event file.
 //! * [`udata`]: what drivers add to commands and responses.
+//! * [`netlink`]: RDMA netlink, by which devices are found.
 //!
 //! # A command
 //!
@@ -53,6 +54,7 @@ pub mod event;
 pub mod handle;
 pub mod ioctl;
 pub mod layout;
+pub mod netlink;
 pub mod object;
 mod reserved;
 pub mod types;
