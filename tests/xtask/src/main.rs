@@ -1,3 +1,43 @@
 //! The one entrance to the tasks of this repository: `cargo xtask`.
+//!
+//! One module per word; each has its arguments and a `run` that returns the exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod lab;
+
+/// Tasks of the oxverbs repository.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    word: Word,
+}
+
+#[derive(Debug, Subcommand)]
+enum Word {
+    Lab(lab::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().word {
+        Word::Lab(arguments) => lab::run(&arguments),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<::lab::Interrupted>() {
+                130
+            } else {
+                125
+            })
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What to boot.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::kits::{Kernel, Userland};
+
+/// Which provider libibverbs finds in the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provider {
+    /// Ours alone: `/etc/libibverbs.d` lists nothing else.
+    #[default]
+    Ours,
+    /// Debian's, as installed.
+    Official,
+}
+
+/// How the guest's rxe devices are wired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topology {
+    /// `rxe0` alone, at 10.9.0.1, which reaches itself.
+    #[default]
+    Loopback,
+    /// `rxe0` at 10.9.0.1 and `rxe1` at 10.9.0.2, joined by a virtual cable that the packets really cross.
+    Pair,
+}
+
+impl Topology {
+    /// Names of its devices.
+    pub fn devices(self) -> &'static [&'static str] {
+        match self {
+            Self::Loopback => &["rxe0"],
+            Self::Pair => &["rxe0", "rxe1"],
+        }
+    }
+}
+
+/// Which build of ours the guest sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// `target/debug`
+    #[default]
+    Debug,
+    /// `target/release`
+    Release,
+}
+
+impl Profile {
+    /// The directory's name below `target`.
+    pub fn directory(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// A guest to boot. The default is Debian stable, ours as provider, one rxe device.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Kernel.
+    pub kernel: Kernel,
+    /// Userland, and with it the rdma-core.
+    pub userland: Userland,
+    /// Provider that libibverbs finds.
+    pub provider: Provider,
+    /// Build of ours that is shared into the guest.
+    pub profile: Profile,
+    /// Devices.
+    pub topology: Topology,
+    /// Memory of the guest in MiB.
+    pub memory: u32,
+    /// Virtual processors.
+    pub processors: u32,
+    /// Huge pages of 2 MiB to reserve (some verbs tests want 64).
+    pub huge_pages: u32,
+    /// More words for the kernel's command line.
+    pub kernel_arguments: String,
+    /// Shell commands run at the end of the guest's start, before the first step.
+    pub setup: String,
+    /// How long the start may take; emulation on a loaded machine is slow.
+    pub boot_timeout: Duration,
+    /// Ask the archive for newer packages first.
+    pub refresh: bool,
+    /// The checkout, shared at `/oxverbs/checkout`; `None`: the workspace that this crate was built in.
+    pub checkout: Option<PathBuf>,
+    /// The build directory, shared at `/oxverbs/target`; `None`: `$CARGO_TARGET_DIR`, else `target` of the checkout.
+    pub target: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            kernel: Kernel::default(),
+            userland: Userland::default(),
+            provider: Provider::default(),
+            profile: Profile::default(),
+            topology: Topology::default(),
+            memory: 2048,
+            processors: 2,
+            huge_pages: 0,
+            kernel_arguments: String::new(),
+            setup: String::new(),
+            boot_timeout: Duration::from_secs(180),
+            refresh: false,
+            checkout: None,
+            target: None,
+        }
+    }
+}
+
+impl Config {
+    /// The checkout's root.
+    pub fn checkout(&self) -> PathBuf {
+        let built_in = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let path = self.checkout.clone().unwrap_or_else(built_in);
+        path.canonicalize().unwrap_or(path)
+    }
+
+    /// The build directory.
+    pub fn target(&self) -> PathBuf {
+        let from_environment = || std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+        let path = self
+            .target
+            .clone()
+            .or_else(from_environment)
+            .unwrap_or_else(|| "target".into());
+        self.checkout().join(path)
+    }
+}

@@ -1,0 +1,134 @@
+//! Why a guest died, told from its console.
+
+use std::fmt;
+
+/// Lines of the console shown with a death.
+const TAIL: usize = 40;
+
+/// A guest that ended although nobody asked it to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestDied {
+    /// The step that was running, or what the guest was doing.
+    pub during: String,
+    /// The console's most telling line, or what else is known.
+    pub cause: String,
+    /// The end of the console.
+    pub console: String,
+}
+
+impl GuestDied {
+    pub(crate) fn new(during: String, fallback: &str, console: &str) -> Self {
+        let cause = cause(console).unwrap_or(fallback).to_owned();
+        let lines: Vec<&str> = console
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+            .collect();
+        let console = lines[lines.len().saturating_sub(TAIL)..].join("\n");
+        Self {
+            during,
+            cause,
+            console,
+        }
+    }
+}
+
+impl fmt::Display for GuestDied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the guest died during {}: {}", self.during, self.cause)?;
+        if !self.console.is_empty() {
+            write!(
+                f,
+                "\n--- end of the guest's console ---\n{}\n---",
+                self.console
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for GuestDied {}
+
+/// The first line that names a fatal fault, else the panic itself.
+fn cause(console: &str) -> Option<&str> {
+    const FATAL: [&str; 8] = [
+        "BUG: ",
+        "Oops: ",
+        "general protection fault",
+        "kernel BUG at",
+        "Kernel panic - not syncing",
+        "Out of memory and no killable",
+        "lab: no root",
+        "lab: cannot mount",
+    ];
+    console
+        .lines()
+        .map(without_time)
+        .find(|line| FATAL.iter().any(|mark| line.contains(mark)))
+        .map(str::trim_end)
+}
+
+/// Warnings and faults of a kernel that lived on, one line each.
+pub fn complaints(console: &str) -> Vec<String> {
+    const MARKS: [&str; 6] = [
+        "WARNING: ",
+        "BUG: ",
+        "Oops: ",
+        "UBSAN: ",
+        "blocked for more than",
+        "self-detected stall",
+    ];
+    let lines = console.lines().map(without_time);
+    lines
+        .filter(|line| MARKS.iter().any(|mark| line.contains(mark)))
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+/// Without the kernel's `[   12.345678] `.
+fn without_time(line: &str) -> &str {
+    match line
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("] "))
+    {
+        Some((time, rest)) if time.trim().parse::<f64>().is_ok() => rest,
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_fatal_line_is_the_cause() {
+        let console = "[    1.0] hello\r\n[    4.25] sysrq: Trigger a crash\r\n\
+                       [    4.26] Kernel panic - not syncing: sysrq triggered crash\r\n[    4.3] Call Trace:\r\n";
+        let death = GuestDied::new("step x".into(), "QEMU ended", console);
+        assert_eq!(
+            death.cause,
+            "Kernel panic - not syncing: sysrq triggered crash"
+        );
+        assert!(
+            death
+                .to_string()
+                .starts_with("the guest died during step x: Kernel panic")
+        );
+        let oops = "[ 2.0] BUG: kernel NULL pointer dereference, address: 0\n[ 2.1] Kernel panic - not syncing: Fatal exception\n";
+        assert!(
+            GuestDied::new(String::new(), "", oops)
+                .cause
+                .starts_with("BUG: kernel NULL")
+        );
+        assert_eq!(
+            GuestDied::new(String::new(), "QEMU ended", "").cause,
+            "QEMU ended"
+        );
+    }
+
+    #[test]
+    fn complaints_of_a_living_kernel() {
+        let console = "[ 3.0] ------------[ cut here ]------------\n[ 3.0] WARNING: CPU: 0 PID: 1 at x.c:3\n[ 4.0] fine\n";
+        assert_eq!(complaints(console), ["WARNING: CPU: 0 PID: 1 at x.c:3"]);
+    }
+}

@@ -1,0 +1,709 @@
+//! A booted guest.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{Cache, Tree};
+use crate::config::{Config, Provider};
+use crate::death::{self, GuestDied};
+use crate::kits::{self, KernelKit, Tools};
+use crate::setup;
+use crate::step::{Ended, Outcome, Step};
+
+/// Second program of the guest; the first is `init.sh` of the initial file system.
+const AGENT: &str = include_str!("guest/agent.sh");
+/// Tells which provider serves each device.
+const CLAIMS: &str = include_str!("guest/claims.py");
+
+/// How often a step's output is looked for while it runs.
+const POLL: Duration = Duration::from_millis(40);
+/// From SIGTERM to SIGKILL, and from there until a step counts as stuck in the kernel.
+const GRACE: Duration = Duration::from_secs(2);
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends all guests of this process soon: what waits for one returns [`Interrupted`]. For signal handlers' threads.
+pub fn interrupt() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// The error after [`interrupt`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// What a guest consists of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versions {
+    /// `uname -r`.
+    pub kernel: String,
+    /// Version of the kernel's package.
+    pub kernel_package: String,
+    /// Suite of the userland.
+    pub userland: String,
+    /// Version of the rdma-core package.
+    pub rdma_core: String,
+    /// Version of the QEMU package.
+    pub qemu: String,
+}
+
+/// Which stream a piece of output belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+#[derive(Debug)]
+enum Event {
+    Line(String),
+    /// QEMU ended; the text says how.
+    Ended(String),
+}
+
+/// A step that was started and not yet waited for. Ends with the guest at the latest.
+#[derive(Debug)]
+#[must_use = "a started step should be waited for or stopped"]
+pub struct Running {
+    id: usize,
+    name: String,
+    deadline: Instant,
+}
+
+#[derive(Debug)]
+struct Finished {
+    id: usize,
+    status: i32,
+    seconds: f64,
+}
+
+/// A booted guest. It ends when this is dropped.
+///
+/// Steps run as root with `/bin/sh`; several may run at once. A step's failure, timeout or crash leaves the guest alive;
+/// when the guest itself dies, the call that waits returns a [`GuestDied`] inside its error.
+///
+/// In the guest: `/oxverbs/checkout` (the repository) and `/oxverbs/target` (builds), read-only; `$PATH` has the
+/// profile's binaries and examples; `/share/work` is [`Guest::work`] on the host; `/tmp` is memory.
+#[derive(Debug)]
+pub struct Guest {
+    versions: Versions,
+    config: Config,
+    dir: tempfile::TempDir,
+    control: UnixStream,
+    events: Receiver<Event>,
+    qemu: Arc<Mutex<Option<u32>>>,
+    finished: Vec<Finished>,
+    steps: usize,
+    boot_seconds: f64,
+    died: Option<GuestDied>,
+}
+
+impl Guest {
+    /// Boots a guest, after downloading and unpacking what the cache lacks.
+    pub fn boot(config: &Config) -> Result<Self> {
+        INTERRUPTED.store(false, Ordering::Relaxed);
+        let (tools, kernel, root, runs) = {
+            let cache = Cache::open(config.refresh)?;
+            let tools = Tools::get(&cache)?;
+            let kernel = KernelKit::get(&cache, config.kernel, &tools)?;
+            let root = kits::userland(&cache, config.userland)?;
+            (tools, kernel, root, cache.path("runs"))
+        };
+        fs::create_dir_all(&runs)?;
+        let dir = tempfile::Builder::new()
+            .prefix("guest-")
+            .tempdir_in(&runs)?;
+        let share = dir.path().join("share");
+        for sub in ["steps", "work", "provider"] {
+            fs::create_dir_all(share.join(sub))?;
+        }
+        fs::write(share.join("agent.sh"), AGENT)?;
+        fs::write(share.join("claims.py"), CLAIMS)?;
+        fs::write(share.join("environment"), setup::environment(config))?;
+        fs::write(share.join("setup.sh"), setup::script(config))?;
+        if config.provider == Provider::Ours {
+            share_provider(config, &share.join("provider"))?;
+        }
+        let versions = Versions {
+            kernel: kernel.release.clone(),
+            kernel_package: kernel.package.clone(),
+            userland: config.userland.suite().to_owned(),
+            rdma_core: root.version_of("rdma-core").unwrap_or("?").to_owned(),
+            qemu: tools.qemu_version().to_owned(),
+        };
+        let started = Instant::now();
+        // Socket addresses are limited to 108 bytes; a cache may lie deep.
+        let sockets = tempfile::Builder::new().prefix("oxverbs-lab-").tempdir()?;
+        let socket = sockets.path().join("control");
+        let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
+        let command = qemu_command(config, &tools, &kernel, &root, dir.path(), &socket)?;
+        let (sender, events) = mpsc::channel();
+        let qemu = spawn_qemu(command, dir.path(), sender.clone())?;
+        let control = accept(&listener, &events, dir.path())?;
+        let lines = BufReader::new(control.try_clone()?).lines();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if sender.send(Event::Line(line)).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut guest = Self {
+            versions,
+            config: config.clone(),
+            dir,
+            control,
+            events,
+            qemu,
+            finished: Vec::new(),
+            steps: 0,
+            boot_seconds: 0.0,
+            died: None,
+        };
+        guest.wait_until_ready()?;
+        guest.boot_seconds = started.elapsed().as_secs_f64();
+        Ok(guest)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + self.config.boot_timeout;
+        loop {
+            let line = match self.next_event("its start")? {
+                Some(line) => line,
+                None if Instant::now() > deadline => {
+                    let what = format!("no answer after {} s", self.config.boot_timeout.as_secs());
+                    return Err(self.declare_dead("its start", &what).into());
+                }
+                None => continue,
+            };
+            let mut words = line.split_whitespace();
+            if words.next() != Some("ready") {
+                continue;
+            }
+            if words.next() != Some("0") {
+                let log = fs::read_to_string(self.share().join("setup.log")).unwrap_or_default();
+                bail!(
+                    "the guest's devices could not be set up:\n{}\n{}",
+                    log.trim_end(),
+                    self.console_tail()
+                );
+            }
+            return Ok(());
+        }
+    }
+
+    /// Runs a step to its end.
+    pub fn run(&mut self, step: Step) -> Result<Outcome> {
+        self.run_with(step, |_, _| ())
+    }
+
+    /// Runs a step to its end; `output` gets what it prints while it runs.
+    pub fn run_with(&mut self, step: Step, output: impl FnMut(Stream, &[u8])) -> Result<Outcome> {
+        let running = self.start(step)?;
+        self.wait_with(running, output)
+    }
+
+    /// Starts a step and returns at once: a server, say. Its timeout counts from here.
+    pub fn start(&mut self, step: Step) -> Result<Running> {
+        if let Some(died) = &self.died {
+            return Err(died.clone().into());
+        }
+        let id = self.steps;
+        self.steps += 1;
+        let dir = self.step_dir(id);
+        fs::create_dir(&dir)?;
+        for stream in ["stdout", "stderr"] {
+            File::create(dir.join(stream))?;
+        }
+        let command = format!(
+            "echo $$ >/share/steps/{id}/pid\ncd /tmp\n{}\n",
+            step.command
+        );
+        fs::write(dir.join("command"), command)?;
+        self.tell(&format!("run {id}"), &step.name)?;
+        Ok(Running {
+            id,
+            name: step.name,
+            deadline: Instant::now() + step.timeout,
+        })
+    }
+
+    /// Waits for a started step's end.
+    pub fn wait(&mut self, running: Running) -> Result<Outcome> {
+        self.wait_with(running, |_, _| ())
+    }
+
+    /// Waits for a started step's end; `output` gets what it prints meanwhile (and has printed before).
+    pub fn wait_with(
+        &mut self,
+        running: Running,
+        mut output: impl FnMut(Stream, &[u8]),
+    ) -> Result<Outcome> {
+        let dir = self.step_dir(running.id);
+        let mut streams = [
+            Tail::open(&dir, "stdout", Stream::Stdout)?,
+            Tail::open(&dir, "stderr", Stream::Stderr)?,
+        ];
+        let mut timed_out = false;
+        let mut deadline = running.deadline;
+        let mut signals = ["TERM", "KILL"].into_iter();
+        let finished = loop {
+            if let Some(at) = self
+                .finished
+                .iter()
+                .position(|finished| finished.id == running.id)
+            {
+                break self.finished.swap_remove(at);
+            }
+            if let Some(line) = self.next_event(&format!("step {}", running.name))? {
+                self.note(&line);
+            }
+            for stream in &mut streams {
+                stream.pump(&mut output)?;
+            }
+            if Instant::now() > deadline {
+                timed_out = true;
+                deadline = Instant::now() + GRACE;
+                let Some(signal) = signals.next() else {
+                    let what = "a step that timed out does not even die by SIGKILL: it hangs in the kernel";
+                    return Err(self
+                        .declare_dead(&format!("step {}", running.name), what)
+                        .into());
+                };
+                self.tell(&format!("kill {} {signal}", running.id), &running.name)?;
+            }
+        };
+        for stream in &mut streams {
+            stream.pump(&mut output)?;
+        }
+        let [stdout, stderr] =
+            streams.map(|stream| String::from_utf8_lossy(&stream.seen).into_owned());
+        let ended = if timed_out {
+            Ended::TimedOut
+        } else {
+            Ended::from_shell(finished.status)
+        };
+        Ok(Outcome {
+            name: running.name,
+            ended,
+            seconds: finished.seconds,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// Ends a started step (SIGTERM, then SIGKILL) and returns what came of it.
+    pub fn stop(&mut self, mut running: Running) -> Result<Outcome> {
+        self.tell(&format!("kill {} TERM", running.id), &running.name)?;
+        running.deadline = Instant::now() + GRACE;
+        self.wait(running)
+    }
+
+    /// Runs `client` while `server` runs, then waits for the server, which must end by itself within its timeout.
+    pub fn run_pair(&mut self, server: Step, client: Step) -> Result<(Outcome, Outcome)> {
+        let server = self.start(server)?;
+        let client = self.run(client)?;
+        Ok((self.wait(server)?, client))
+    }
+
+    /// Each device and the file whose provider code serves it.
+    pub fn claims(&mut self) -> Result<Vec<(String, String)>> {
+        let step = Step::new(
+            "which provider claims the devices",
+            "exec python3 -I /share/claims.py",
+        );
+        let outcome = self.run(step)?;
+        let pairs = outcome
+            .stdout
+            .lines()
+            .filter_map(|line| line.split_once('\t'));
+        let found: Vec<_> = pairs
+            .map(|(device, file)| (device.to_owned(), file.to_owned()))
+            .collect();
+        if found.is_empty() {
+            bail!(
+                "libibverbs finds no device ({})\n{}",
+                outcome.ended,
+                outcome.stderr.trim_end()
+            );
+        }
+        Ok(found)
+    }
+
+    /// Kernel objects per device (`rdma resource show`): for checks that nothing is left.
+    pub fn resources(&mut self) -> Result<Vec<Resources>> {
+        let outcome = self
+            .run(Step::new("rdma resource", "exec rdma -j resource show"))?
+            .expect_ok()?;
+        serde_json::from_str(&outcome.stdout)
+            .with_context(|| format!("rdma resource printed {:?}", outcome.stdout))
+    }
+
+    /// What the guest consists of.
+    pub fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    /// How it was configured.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Seconds from QEMU's start until the devices were ready.
+    pub fn boot_seconds(&self) -> f64 {
+        self.boot_seconds
+    }
+
+    /// A directory of the host that is `/share/work` in the guest, writable on both sides.
+    pub fn work(&self) -> PathBuf {
+        self.share().join("work")
+    }
+
+    /// All that the kernel wrote to its console so far.
+    pub fn console(&self) -> String {
+        read_console(self.dir.path())
+    }
+
+    /// Warnings that the kernel wrote to its console so far.
+    pub fn complaints(&self) -> Vec<String> {
+        death::complaints(&self.console())
+    }
+
+    fn share(&self) -> PathBuf {
+        self.dir.path().join("share")
+    }
+
+    fn step_dir(&self, id: usize) -> PathBuf {
+        self.share().join("steps").join(id.to_string())
+    }
+
+    fn console_tail(&self) -> String {
+        GuestDied::new(String::new(), "", &self.console()).console
+    }
+
+    fn tell(&mut self, line: &str, during: &str) -> Result<()> {
+        if self
+            .control
+            .write_all(format!("{line}\n").as_bytes())
+            .is_err()
+        {
+            // Let the thread that waits for QEMU say what happened.
+            let _ = self.next_event(&format!("step {during}"))?;
+            return Err(self
+                .declare_dead(&format!("step {during}"), "the guest's agent is gone")
+                .into());
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["done", id, status, centiseconds] = words[..]
+            && let (Ok(id), Ok(status), Ok(centiseconds)) =
+                (id.parse(), status.parse(), centiseconds.parse::<f64>())
+        {
+            self.finished.push(Finished {
+                id,
+                status,
+                seconds: centiseconds / 100.0,
+            });
+        }
+    }
+
+    /// The next line from the guest, if one comes within [`POLL`].
+    fn next_event(&mut self, during: &str) -> Result<Option<String>> {
+        if let Some(died) = &self.died {
+            return Err(died.clone().into());
+        }
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return Err(Interrupted.into());
+        }
+        match self.events.recv_timeout(POLL) {
+            Ok(Event::Line(line)) => Ok(Some(line)),
+            Ok(Event::Ended(how)) => Err(self.declare_dead(during, &how).into()),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(self.declare_dead(during, "QEMU is gone").into())
+            }
+        }
+    }
+
+    fn declare_dead(&mut self, during: &str, fallback: &str) -> GuestDied {
+        let died = GuestDied::new(during.to_owned(), fallback, &self.console());
+        self.died = Some(died.clone());
+        kill_qemu(&self.qemu);
+        died
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Everything in it is read-only or ours: no need to shut down in order.
+        kill_qemu(&self.qemu);
+    }
+}
+
+/// What `rdma resource show` counts for a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Device.
+    pub ifname: String,
+    /// Protection domains.
+    pub pd: u32,
+    /// Completion queues.
+    pub cq: u32,
+    /// Queue pairs; the kernel's own GSI queue pair is one of them.
+    pub qp: u32,
+    /// Connection manager's identifiers.
+    pub cm_id: u32,
+    /// Memory regions.
+    pub mr: u32,
+    /// Open user contexts.
+    #[serde(default)]
+    pub ctx: u32,
+    /// Shared receive queues.
+    #[serde(default)]
+    pub srq: u32,
+}
+
+/// A growing file of a step's output.
+struct Tail {
+    file: File,
+    stream: Stream,
+    seen: Vec<u8>,
+}
+
+impl Tail {
+    fn open(dir: &Path, name: &str, stream: Stream) -> Result<Self> {
+        let path = dir.join(name);
+        let file = File::open(&path).with_context(|| path.display().to_string())?;
+        Ok(Self {
+            file,
+            stream,
+            seen: Vec::new(),
+        })
+    }
+
+    fn pump(&mut self, output: &mut impl FnMut(Stream, &[u8])) -> Result<()> {
+        let before = self.seen.len();
+        self.file.seek(SeekFrom::Start(before as u64))?;
+        self.file.read_to_end(&mut self.seen)?;
+        if self.seen.len() > before {
+            output(self.stream, &self.seen[before..]);
+        }
+        Ok(())
+    }
+}
+
+/// Copies our provider under the names that the supported libibverbs releases look for.
+fn share_provider(config: &Config, dir: &Path) -> Result<()> {
+    let built = config
+        .target()
+        .join(config.profile.directory())
+        .join("liboxverbs_ffi.so");
+    let release = if config.profile == crate::Profile::Release {
+        " --release"
+    } else {
+        ""
+    };
+    fs::copy(&built, dir.join("liboxverbs_ffi.so")).with_context(|| {
+        format!(
+            "{} (cargo build -p oxverbs-ffi{release} makes it)",
+            built.display()
+        )
+    })?;
+    for abi in setup::PROVIDER_ABIS {
+        symlink(
+            "liboxverbs_ffi.so",
+            dir.join(format!("liboxverbs-rdmav{abi}.so")),
+        )?;
+    }
+    Ok(())
+}
+
+/// Words for the guest kernel: no mitigations and no self-tests, which emulation makes slow; faults end the guest at once.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 oops=panic panic=-1 reboot=t mitigations=off nokaslr \
+    tsc=reliable clocksource=tsc no_timer_check random.trust_cpu=on rcupdate.rcu_expedited=1 audit=0 selinux=0 apparmor=0 \
+    lsm=capability init_on_alloc=0 cryptomgr.notests=1 8250.nr_uarts=1 i8042.noaux i8042.nokbd \
+    initcall_blacklist=jent_mod_init,load_system_certificate_list,init_encrypted,init_ima,init_evm,serio_init,i8042_init,\
+cmos_init,crypto_kdf108_init";
+
+fn qemu_command(
+    config: &Config,
+    tools: &Tools,
+    kernel: &KernelKit,
+    root: &Tree,
+    dir: &Path,
+    socket: &Path,
+) -> Result<Command> {
+    let target = config.target();
+    fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+    let mut command = tools.qemu();
+    // Emulation always: a /dev/kvm that exists may still not run a guest.
+    command.args([
+        "-accel",
+        "tcg,thread=multi",
+        "-M",
+        "q35,usb=off,vmport=off,smm=off,hpet=off",
+        "-cpu",
+        "max",
+    ]);
+    command.args([
+        "-smp",
+        &config.processors.to_string(),
+        "-m",
+        &format!("{}M", config.memory),
+    ]);
+    command.args([
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]);
+    // QEMU ends with the thread that started it, which waits for it.
+    command.args(["-run-with", "exit-with-parent=on"]);
+    command
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(&kernel.initrd);
+    command
+        .arg("-append")
+        .arg(format!("{KERNEL_ARGUMENTS} {}", config.kernel_arguments));
+    command
+        .arg("-serial")
+        .arg(with_path("file:", &dir.join("console.log"), "")?);
+    command.args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
+    command
+        .arg("-chardev")
+        .arg(with_path("socket,id=control,path=", socket, "")?);
+    command.args(["-device", "virtserialport,chardev=control,name=control"]);
+    let shares: [(&str, &Path, &str); 4] = [
+        ("root", &root.dir, ",readonly=on"),
+        ("share", &dir.join("share"), ""),
+        ("checkout", &config.checkout(), ",readonly=on"),
+        ("target", &target, ",readonly=on"),
+    ];
+    for (tag, path, readonly) in shares {
+        let options = format!(",security_model=none,multidevs=remap{readonly}");
+        command
+            .arg("-fsdev")
+            .arg(with_path(&format!("local,id={tag},path="), path, &options)?);
+        command.args([
+            "-device",
+            &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+        ]);
+    }
+    Ok(command)
+}
+
+/// QEMU's option syntax doubles commas.
+fn with_path(before: &str, path: &Path, after: &str) -> Result<String> {
+    let path = path
+        .to_str()
+        .ok_or_else(|| anyhow!("{}: not UTF-8, which QEMU's options need", path.display()))?;
+    Ok(format!("{before}{}{after}", path.replace(',', ",,")))
+}
+
+/// Starts QEMU on a thread that lives as long as it does, because QEMU ends with the thread that started it.
+fn spawn_qemu(
+    mut command: Command,
+    dir: &Path,
+    events: Sender<Event>,
+) -> Result<Arc<Mutex<Option<u32>>>> {
+    let errors = dir.join("qemu.log");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors)?);
+    // A terminal's Ctrl-C is for us; we end QEMU.
+    command.process_group(0);
+    let (sender, started) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                let _ = sender.send(Err(anyhow!("starting QEMU: {error}")));
+                return;
+            }
+        };
+        let pid = Arc::new(Mutex::new(Some(child.id())));
+        let _ = sender.send(Ok(Arc::clone(&pid)));
+        // Until it is reaped the number is QEMU's: the lock below keeps a kill from hitting another process.
+        let how = loop {
+            let mut guard = pid.lock().unwrap_or_else(PoisonError::into_inner);
+            match child.try_wait() {
+                Ok(None) => drop(guard),
+                Ok(Some(status)) => {
+                    *guard = None;
+                    break format!("QEMU ended with {status}");
+                }
+                Err(error) => {
+                    *guard = None;
+                    break format!("waiting for QEMU: {error}");
+                }
+            }
+            std::thread::sleep(POLL);
+        };
+        let log = fs::read_to_string(&errors).unwrap_or_default();
+        let _ = events.send(Event::Ended(format!("{how} {}", log.trim_end())));
+    });
+    started
+        .recv()
+        .map_err(|_| anyhow!("the thread for QEMU is gone"))?
+}
+
+fn kill_qemu(qemu: &Mutex<Option<u32>>) {
+    let guard = qemu.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pid) = *guard {
+        let _ = Command::new("kill")
+            .args(["-KILL", &pid.to_string()])
+            .status();
+    }
+}
+
+/// QEMU's connection to the control socket.
+fn accept(listener: &UnixListener, events: &Receiver<Event>, dir: &Path) -> Result<UnixStream> {
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Ok(Event::Ended(how)) = events.recv_timeout(POLL) {
+            return Err(GuestDied::new("its start".into(), &how, &read_console(dir)).into());
+        }
+    }
+}
+
+fn read_console(dir: &Path) -> String {
+    fs::read(dir.join("console.log"))
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,54 @@
+# First process of the guest's root. Sets the machine up, then runs what the host asks for over the "control" port:
+#   run N          runs /share/steps/N/command; answers "done N STATUS CENTISECONDS"
+#   kill N SIGNAL  signals the process group of step N
+b() { /run/oxverbs/busybox "$@"; }
+
+b mount -t proc proc /proc
+b mount -t sysfs sys /sys
+b mount -t tmpfs tmp /tmp
+b mount -t tmpfs tmp /var/tmp
+b mkdir -p /dev/shm /dev/pts
+b mount -t tmpfs shm /dev/shm
+b mount -t devpts pts /dev/pts
+b ln -sf /proc/self/fd /dev/fd
+b ln -sf /proc/self/fd/0 /dev/stdin
+b ln -sf /proc/self/fd/1 /dev/stdout
+b ln -sf /proc/self/fd/2 /dev/stderr
+b hostname lab
+ulimit -l unlimited
+ulimit -n 65536
+
+export HOME=/root TERM=dumb LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+for port in /sys/class/virtio-ports/*; do
+    [ "$(b cat "$port/name")" = control ] && exec 3<>"/dev/${port##*/}"
+done
+
+. /share/environment
+/bin/sh -e /share/setup.sh </dev/null >/share/setup.log 2>&1
+echo "ready $? $(b uname -r)" >&3
+
+uptime_cs() {
+    read -r now rest </proc/uptime
+    echo "${now%.*}${now#*.}"
+}
+
+run() {
+    step=/share/steps/$1
+    start=$(uptime_cs)
+    b setsid /bin/sh "$step/command" </dev/null >>"$step/stdout" 2>>"$step/stderr" 3>&-
+    status=$?
+    end=$(uptime_cs)
+    # What the step left running in its group would disturb the next.
+    [ -s "$step/pid" ] && kill -KILL -- "-$(b cat "$step/pid")" 2>/dev/null
+    echo "done $1 $status $((end - start))" >&3
+}
+
+while read -r verb step signal <&3; do
+    case $verb in
+    run) run "$step" & ;;
+    kill) kill "-$signal" -- "-$(b cat "/share/steps/$step/pid")" 2>/dev/null ;;
+    esac
+done
+echo "lab: the host is gone" >/dev/console

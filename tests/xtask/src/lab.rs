@@ -1,0 +1,215 @@
+//! `cargo xtask lab`: one command in a guest.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use lab::{Config, Ended, Guest, Kernel, Profile, Provider, Step, Stream, Topology, Userland};
+use serde::Serialize;
+
+/// Run a command in a QEMU guest with a Debian kernel and RDMA devices.
+///
+/// The first use downloads about 600 MB of Debian packages into $XDG_CACHE_HOME/oxverbs; later ones start in seconds.
+/// The mirror is the host's apt's, or $OXVERBS_DEBIAN_MIRROR.
+///
+/// Exit status: the command's; 128 + N if signal N killed it; 124 after a timeout; 125 if the lab failed or the guest died.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Device to provide.
+    #[arg(long, value_enum, default_value_t)]
+    device: Device,
+    #[command(flatten)]
+    guest: GuestArguments,
+    /// Seconds after which the command is killed.
+    #[arg(long, default_value_t = 600)]
+    timeout: u64,
+    /// Write what was run and what came of it to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Command and its arguments; a shell line wants `sh -c LINE`.
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Devices that a guest can have.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Device {
+    /// Linux' soft-RoCE.
+    #[default]
+    Rxe,
+}
+
+/// Which guest to boot: shared by all words that use one.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GuestArguments {
+    /// Kernel of the guest.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) kernel: Kernel,
+    /// Userland of the guest, and with it its rdma-core: 44, 56, 65.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) userland: Userland,
+    /// Provider that libibverbs finds.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) provider: Provider,
+    /// Use the release build of ours.
+    #[arg(long)]
+    pub(crate) release: bool,
+    /// Wiring of the devices.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) topology: Topology,
+    /// Memory of the guest in MiB.
+    #[arg(long, default_value_t = 2048)]
+    pub(crate) memory: u32,
+    /// Huge pages (2 MiB each) to reserve.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) huge_pages: u32,
+    /// Look for newer packages first.
+    #[arg(long)]
+    pub(crate) refresh: bool,
+    /// Do not build ours before (use what is in the target directory).
+    #[arg(long)]
+    pub(crate) no_build: bool,
+}
+
+impl GuestArguments {
+    /// The guest's configuration.
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            kernel: self.kernel,
+            userland: self.userland,
+            provider: self.provider,
+            profile: if self.release {
+                Profile::Release
+            } else {
+                Profile::Debug
+            },
+            topology: self.topology,
+            memory: self.memory,
+            huge_pages: self.huge_pages,
+            refresh: self.refresh,
+            ..Config::default()
+        }
+    }
+
+    /// Builds our provider if the guest will use it.
+    pub(crate) fn build(&self) -> Result<()> {
+        if self.provider == Provider::Official || self.no_build {
+            return Ok(());
+        }
+        // Its own call, so that no other package's features reach it.
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--package", "oxverbs-ffi"]);
+        if self.release {
+            cargo.arg("--release");
+        }
+        let status = cargo
+            .current_dir(self.config().checkout())
+            .status()
+            .context("running cargo")?;
+        if !status.success() {
+            bail!("building oxverbs-ffi: {status}");
+        }
+        Ok(())
+    }
+}
+
+/// What `--json` writes.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    versions: &'a lab::Versions,
+    provider: Provider,
+    command: &'a [String],
+    ended: Ended,
+    exit_code: i32,
+    seconds: f64,
+    boot_seconds: f64,
+    claims: Vec<(String, String)>,
+    kernel_complaints: Vec<String>,
+}
+
+/// Makes Ctrl-C end guests in order instead of leaving their directories behind.
+pub(crate) fn end_guests_on_ctrl_c() -> Result<()> {
+    ctrlc::set_handler(lab::interrupt).context("installing the Ctrl-C handler")
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let Device::Rxe = arguments.device;
+    arguments.guest.build()?;
+    end_guests_on_ctrl_c()?;
+    let config = arguments.guest.config();
+    let mut guest = Guest::boot(&config)?;
+    let versions = guest.versions().clone();
+    eprintln!(
+        "lab: Linux {} ({}), {} with rdma-core {}, QEMU {}, up in {:.1} s",
+        versions.kernel,
+        versions.kernel_package,
+        versions.userland,
+        versions.rdma_core,
+        versions.qemu,
+        guest.boot_seconds()
+    );
+    let step = Step::program(arguments.command.join(" "), &arguments.command);
+    let outcome = guest.run_with(step.timeout(Duration::from_secs(arguments.timeout)), echo)?;
+    match outcome.ended {
+        Ended::Exit(_) => {}
+        Ended::TimedOut => eprintln!(
+            "lab: the command was killed after its timeout of {} s",
+            arguments.timeout
+        ),
+        ended => eprintln!("lab: the command was {ended}"),
+    }
+    let kernel_complaints = guest.complaints();
+    for complaint in &kernel_complaints {
+        eprintln!("lab: the guest's kernel said: {complaint}");
+    }
+    let claims = guest.claims();
+    let mut code = outcome.ended.code();
+    match &claims {
+        Ok(claims) => {
+            let shown: Vec<String> = claims
+                .iter()
+                .map(|(device, file)| format!("{device} by {file}"))
+                .collect();
+            eprintln!("lab: claimed: {}", shown.join(", "));
+            let foreign = |file: &str| !file.contains("oxverbs");
+            if config.provider == Provider::Ours && claims.iter().any(|(_, file)| foreign(file)) {
+                eprintln!("lab: ours did not claim every device");
+                code = if code == 0 { 125 } else { code };
+            }
+        }
+        Err(error) => {
+            eprintln!("lab: claimed: nothing: {error:#}");
+            code = if code == 0 { 125 } else { code };
+        }
+    }
+    if let Some(path) = &arguments.json {
+        let report = Report {
+            versions: &versions,
+            provider: config.provider,
+            command: &arguments.command,
+            ended: outcome.ended,
+            exit_code: code,
+            seconds: outcome.seconds,
+            boot_seconds: guest.boot_seconds(),
+            claims: claims.unwrap_or_default(),
+            kernel_complaints,
+        };
+        std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+            .with_context(|| path.display().to_string())?;
+    }
+    Ok(u8::try_from(code).unwrap_or(125))
+}
+
+fn echo(stream: Stream, bytes: &[u8]) {
+    // A reader that went away must not end the run.
+    let _ = match stream {
+        Stream::Stdout => io::stdout()
+            .write_all(bytes)
+            .and_then(|()| io::stdout().flush()),
+        Stream::Stderr => io::stderr().write_all(bytes),
+    };
+}
