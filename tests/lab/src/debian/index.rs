@@ -147,7 +147,8 @@ impl<'a> Indexes<'a> {
             eprintln!("lab: {uri}: signature not checked (no gpgv or no {KEYRING})");
         }
         let release = Release::parse(&text)?;
-        if release.origin != "Debian" {
+        // "Debian Backports" is one as well.
+        if !release.origin.starts_with("Debian") {
             bail!(
                 "{archive} is an archive of {:?}, not Debian",
                 release.origin
