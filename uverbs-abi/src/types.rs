@@ -310,6 +310,6 @@ abi_structs! {
         8 next_ptr: u64,
         16 len: u16,
         18 r#type: u16,
-        20 reserved: Reserved<4>,
+        20 padding: Reserved<4>,
     }
 }

@@ -8,13 +8,20 @@ use crate::ioctl::MethodSpec;
 
 pub mod ah;
 pub mod async_event;
+pub mod counters;
 pub mod cq;
 pub mod device;
+pub mod dm;
+pub mod flow;
+pub mod flow_action;
 pub mod mr;
 pub mod mw;
 pub mod pd;
 pub mod qp;
+pub mod rwq_ind_tbl;
 pub mod srq;
+pub mod wq;
+pub mod xrcd;
 
 open_enums! {
     /// An object's number in the ioctl.
@@ -39,16 +46,25 @@ open_enums! {
     }
 }
 
-/// The methods of every object that has any.
+/// The methods of every object. A completion channel has none: a write command makes it, and closing
+/// its descriptor ends it.
 pub const OBJECTS: &[(Object, &[&MethodSpec])] = &[
     (Object::DEVICE, device::METHODS),
     (Object::PD, pd::METHODS),
+    (Object::COMP_CHANNEL, &[]),
     (Object::CQ, cq::METHODS),
     (Object::QP, qp::METHODS),
     (Object::SRQ, srq::METHODS),
     (Object::AH, ah::METHODS),
     (Object::MR, mr::METHODS),
     (Object::MW, mw::METHODS),
+    (Object::FLOW, flow::METHODS),
+    (Object::XRCD, xrcd::METHODS),
+    (Object::RWQ_IND_TBL, rwq_ind_tbl::METHODS),
+    (Object::WQ, wq::METHODS),
+    (Object::FLOW_ACTION, flow_action::METHODS),
+    (Object::DM, dm::METHODS),
+    (Object::COUNTERS, counters::METHODS),
     (Object::ASYNC_EVENT, async_event::METHODS),
 ];
 

@@ -61,6 +61,21 @@ abi_structs! {
         4 solicited_only: u32,
     }
 
+    /// When an event comes: after so many completions or so many microseconds.
+    "ib_uverbs_cq_moderation" CqModeration [4] {
+        0 cq_count: u16,
+        2 cq_period: u16,
+    }
+
+    /// Changes a completion queue.
+    "ib_uverbs_ex_modify_cq" ExModifyCq [16] {
+        0 cq_handle: handle::Cq,
+        /// Bit 0: `attr` counts.
+        4 attr_mask: u32,
+        8 attr: CqModeration,
+        12 reserved: Reserved<4>,
+    }
+
     /// Destroys a completion queue.
     "ib_uverbs_destroy_cq" DestroyCq [16] {
         0 response: u64,
@@ -81,4 +96,5 @@ write_commands! {
     "IB_USER_VERBS_CMD_RESIZE_CQ" 19: ResizeCq => ResizeCqResp;
     "IB_USER_VERBS_CMD_REQ_NOTIFY_CQ" 23: ReqNotifyCq => ();
     "IB_USER_VERBS_CMD_DESTROY_CQ" 20: DestroyCq => DestroyCqResp;
+    "IB_USER_VERBS_EX_CMD_MODIFY_CQ" 57 extended: ExModifyCq => ();
 }

@@ -17,6 +17,7 @@ mod call;
 pub mod context;
 pub mod cq;
 pub mod device;
+pub mod flow;
 pub mod frame;
 pub mod mcast;
 pub mod mr;
@@ -24,6 +25,8 @@ pub mod pd;
 pub mod post;
 pub mod qp;
 pub mod srq;
+pub mod wq;
+pub mod xrcd;
 
 pub use call::{Plain, WriteCall};
 
@@ -73,12 +76,15 @@ pub const COMMANDS: &[&[&WriteSpec]] = &[
     context::COMMANDS,
     cq::COMMANDS,
     device::COMMANDS,
+    flow::COMMANDS,
     mcast::COMMANDS,
     mr::COMMANDS,
     pd::COMMANDS,
     post::COMMANDS,
     qp::COMMANDS,
     srq::COMMANDS,
+    wq::COMMANDS,
+    xrcd::COMMANDS,
 ];
 
 /// The description of a command, from the number in `WRITE_CMD` or in a header.
