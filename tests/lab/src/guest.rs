@@ -329,10 +329,7 @@ impl Guest {
 
     /// Each device and the file whose provider code serves it.
     pub fn claims(&mut self) -> Result<Vec<(String, String)>> {
-        let step = Step::new(
-            "which provider claims the devices",
-            "exec python3 -I /share/claims.py",
-        );
+        let step = Step::new("which provider claims the devices", "exec claims");
         let outcome = self.run(step)?;
         let pairs = outcome
             .stdout

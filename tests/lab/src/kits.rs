@@ -52,6 +52,7 @@ const QEMU: Recipe = Recipe {
 
 const GUEST_PACKAGES: &[&str] = &[
     "mawk",
+    "mount",
     "rdma-core",
     "ibverbs-utils",
     "ibverbs-providers",
@@ -250,7 +251,7 @@ impl KernelKit {
             |_| Ok(()),
             |root| {
                 let release = kernel_release(root)?;
-                let packed = root.join(format!("boot/vmlinuz-{release}"));
+                let packed = packed_kernel(root, &release)?;
                 let image =
                     fs::read(&packed).with_context(|| format!("reading {}", packed.display()))?;
                 let elf =
@@ -281,18 +282,29 @@ impl KernelKit {
     }
 }
 
+/// The one release whose modules the tree has.
 fn kernel_release(root: &Path) -> Result<String> {
-    let boot = root.join("boot");
-    for entry in fs::read_dir(&boot).with_context(|| boot.display().to_string())? {
-        if let Some(release) = entry?
-            .file_name()
-            .to_str()
-            .and_then(|name| name.strip_prefix("vmlinuz-"))
-        {
-            return Ok(release.to_owned());
-        }
+    let modules = root.join("usr/lib/modules");
+    let mut names: Vec<String> = fs::read_dir(&modules)
+        .with_context(|| modules.display().to_string())?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    match (names.pop(), names.as_slice()) {
+        (Some(release), []) => Ok(release),
+        _ => bail!("{} should have one kernel's modules", modules.display()),
     }
-    bail!("no vmlinuz in {}", boot.display())
+}
+
+/// The packed kernel, in `/boot` or, in packages from 7.0 on, beside its modules.
+fn packed_kernel(root: &Path, release: &str) -> Result<PathBuf> {
+    let places = [
+        format!("boot/vmlinuz-{release}"),
+        format!("usr/lib/modules/{release}/vmlinuz"),
+    ];
+    let mut places = places.iter().map(|place| root.join(place));
+    places
+        .find(|path| path.is_file())
+        .ok_or_else(|| anyhow!("no vmlinuz of {release} in {}", root.display()))
 }
 
 /// What the kernel starts first; the rest of the guest's start is in [`AGENT`](crate::guest::AGENT).

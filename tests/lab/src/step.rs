@@ -49,12 +49,7 @@ impl Step {
     /// Start the command only once something listens on this TCP port of the guest (a server started before).
     #[must_use]
     pub fn when_listening(mut self, port: u16) -> Self {
-        // /proc/net/tcp: local address as HEX:PORT, then the remote one, then the state; 0A is LISTEN.
-        let pattern = format!("^ *[0-9]*: [0-9A-F]*:{port:04X} [0-9A-F]*:0000 0A ");
-        self.command = format!(
-            "until cat /proc/net/tcp /proc/net/tcp6 | grep -q '{pattern}'; do sleep 0.05; done\n{}",
-            self.command
-        );
+        self.command = format!("wait-port {port}\n{}", self.command);
         self
     }
 

@@ -19,7 +19,22 @@ ulimit -l unlimited
 ulimit -n 65536
 
 export HOME=/root TERM=dumb LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH=/run/oxverbs/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+b mkdir /run/oxverbs/bin
+b cat >/run/oxverbs/bin/wait-port <<'END'
+#!/bin/sh
+# wait-port PORT: returns once something listens on this TCP port.
+# /proc/net/tcp: local address as HEX:PORT, the remote one, the state; 0A is LISTEN.
+pattern=$(printf '^ *[0-9]*: [0-9A-F]*:%04X [0-9A-F]*:0000 0A ' "$1")
+until cat /proc/net/tcp /proc/net/tcp6 | grep -q "$pattern"; do sleep 0.05; done
+END
+b cat >/run/oxverbs/bin/claims <<'END'
+#!/bin/sh
+# claims: DEVICE<TAB>FILE for each RDMA device: whose provider code serves it.
+exec python3 -I /share/claims.py
+END
+b chmod 755 /run/oxverbs/bin/wait-port /run/oxverbs/bin/claims
 
 for port in /sys/class/virtio-ports/*; do
     [ "$(b cat "$port/name")" = control ] && exec 3<>"/dev/${port##*/}"
