@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Lines of the console shown with a death.
+/// Most lines of the console shown with a death.
 const TAIL: usize = 40;
 
 /// A guest that ended although nobody asked it to.
@@ -12,19 +12,32 @@ pub struct GuestDied {
     pub during: String,
     /// The console's most telling line, or what else is known.
     pub cause: String,
-    /// The end of the console.
+    /// The console around the cause, or its end.
     pub console: String,
 }
 
 impl GuestDied {
     pub(crate) fn new(during: String, fallback: &str, console: &str) -> Self {
-        let cause = cause(console).unwrap_or(fallback).to_owned();
         let lines: Vec<&str> = console
             .lines()
             .map(str::trim_end)
             .filter(|line| !line.is_empty())
             .collect();
-        let console = lines[lines.len().saturating_sub(TAIL)..].join("\n");
+        let fatal = lines.iter().position(|line| is_fatal(without_time(line)));
+        let cause = fatal
+            .map_or(fallback, |at| without_time(lines[at]))
+            .to_owned();
+        // What led to the fault tells more than the end of its trace.
+        let from = match fatal {
+            Some(at) => at.saturating_sub(8),
+            None => lines.len().saturating_sub(TAIL),
+        };
+        let console = lines[from..]
+            .iter()
+            .take(TAIL)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("\n");
         Self {
             during,
             cause,
@@ -37,11 +50,7 @@ impl fmt::Display for GuestDied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the guest died during {}: {}", self.during, self.cause)?;
         if !self.console.is_empty() {
-            write!(
-                f,
-                "\n--- end of the guest's console ---\n{}\n---",
-                self.console
-            )?;
+            write!(f, "\n--- the guest's console ---\n{}\n---", self.console)?;
         }
         Ok(())
     }
@@ -49,8 +58,8 @@ impl fmt::Display for GuestDied {
 
 impl std::error::Error for GuestDied {}
 
-/// The first line that names a fatal fault, else the panic itself.
-fn cause(console: &str) -> Option<&str> {
+/// Names a fatal fault, or the panic itself.
+fn is_fatal(line: &str) -> bool {
     const FATAL: [&str; 8] = [
         "BUG: ",
         "Oops: ",
@@ -61,11 +70,7 @@ fn cause(console: &str) -> Option<&str> {
         "lab: no root",
         "lab: cannot mount",
     ];
-    console
-        .lines()
-        .map(without_time)
-        .find(|line| FATAL.iter().any(|mark| line.contains(mark)))
-        .map(str::trim_end)
+    FATAL.iter().any(|mark| line.contains(mark))
 }
 
 /// Warnings and faults of a kernel that lived on, one line each.

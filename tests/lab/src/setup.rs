@@ -64,7 +64,7 @@ pub(crate) fn script(config: &Config) -> String {
 const LOOPBACK: &str = "\
 ip -batch - <<END
 link set lo up
-link add ox0 type dummy
+link add ox0 address 52:54:00:0a:09:01 type dummy
 link set ox0 mtu 4200 up
 addr add 10.9.0.1/24 dev ox0
 END
@@ -81,7 +81,7 @@ for f in all default; do
 done
 ip -batch - <<END
 link set lo up
-link add ox0 mtu 4200 type veth peer name ox1 mtu 4200
+link add ox0 mtu 4200 address 52:54:00:0a:09:01 type veth peer name ox1 mtu 4200 address 52:54:00:0a:09:02
 addr add 10.9.0.1/24 dev ox0
 addr add 10.9.0.2/24 dev ox1
 link set ox0 up
