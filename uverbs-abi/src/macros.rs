@@ -79,7 +79,7 @@ macro_rules! open_enums {
             )*
 
             /// Known values and their C names.
-            pub const NAMES: &'static [(&'static str, u64)] = &[$( ($c_value, $number as u64) ),*];
+            pub const NAMES: &'static [(&'static str, u64)] = &[$( ($c_value, Self::$value.0 as u64) ),*];
         }
 
         impl core::fmt::Debug for $name {
@@ -129,7 +129,7 @@ macro_rules! flag_sets {
             pub const NONE: Self = Self(0);
 
             /// Known values and their C names.
-            pub const NAMES: &'static [(&'static str, u64)] = &[$( ($c_value, $number as u64) ),*];
+            pub const NAMES: &'static [(&'static str, u64)] = &[$( ($c_value, Self::$value.0 as u64) ),*];
 
             /// Whether every flag of `other` is set.
             pub const fn contains(self, other: Self) -> bool {
@@ -177,12 +177,12 @@ macro_rules! flag_sets {
                 let mut rest = self.0;
                 let mut first = true;
                 $(
-                    if $number != 0 && self.contains(Self::$value) {
+                    if Self::$value.0 != 0 && self.contains(Self::$value) {
                         if !core::mem::take(&mut first) {
                             f.write_str(" | ")?;
                         }
                         f.write_str(stringify!($value))?;
-                        rest &= !($number);
+                        rest &= !Self::$value.0;
                     }
                 )*
                 if rest != 0 || first {

@@ -30,6 +30,8 @@ open_enums! {
         "RDMA_DRIVER_EFA" EFA = 17,
         "RDMA_DRIVER_SIW" SIW = 18,
         "RDMA_DRIVER_ERDMA" ERDMA = 19,
+        /// Not in 6.1.
+        "RDMA_DRIVER_MANA" MANA = 20,
     }
 
     /// Service type of a queue pair.
@@ -77,6 +79,44 @@ open_enums! {
         "IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH" PREFETCH = 0,
         "IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE" PREFETCH_WRITE = 1,
         "IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT" PREFETCH_NO_FAULT = 2,
+    }
+
+    /// Operation of a work request.
+    "ib_uverbs_wr_opcode" WrOpcode(u32) {
+        "IB_UVERBS_WR_RDMA_WRITE" RDMA_WRITE = 0,
+        "IB_UVERBS_WR_RDMA_WRITE_WITH_IMM" RDMA_WRITE_WITH_IMM = 1,
+        "IB_UVERBS_WR_SEND" SEND = 2,
+        "IB_UVERBS_WR_SEND_WITH_IMM" SEND_WITH_IMM = 3,
+        "IB_UVERBS_WR_RDMA_READ" RDMA_READ = 4,
+        "IB_UVERBS_WR_ATOMIC_CMP_AND_SWP" ATOMIC_CMP_AND_SWP = 5,
+        "IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD" ATOMIC_FETCH_AND_ADD = 6,
+        "IB_UVERBS_WR_LOCAL_INV" LOCAL_INV = 7,
+        "IB_UVERBS_WR_BIND_MW" BIND_MW = 8,
+        "IB_UVERBS_WR_SEND_WITH_INV" SEND_WITH_INV = 9,
+        "IB_UVERBS_WR_TSO" TSO = 10,
+        "IB_UVERBS_WR_RDMA_READ_WITH_INV" RDMA_READ_WITH_INV = 11,
+        "IB_UVERBS_WR_MASKED_ATOMIC_CMP_AND_SWP" MASKED_ATOMIC_CMP_AND_SWP = 12,
+        "IB_UVERBS_WR_MASKED_ATOMIC_FETCH_AND_ADD" MASKED_ATOMIC_FETCH_AND_ADD = 13,
+        /// Not in 6.1.
+        "IB_UVERBS_WR_FLUSH" FLUSH = 14,
+        /// Not in 6.1.
+        "IB_UVERBS_WR_ATOMIC_WRITE" ATOMIC_WRITE = 15,
+    }
+
+    /// Operation of a completion; receives have numbers from 128 on, which no uapi header names.
+    "ib_uverbs_wc_opcode" WcOpcode(u32) {
+        "IB_UVERBS_WC_SEND" SEND = 0,
+        "IB_UVERBS_WC_RDMA_WRITE" RDMA_WRITE = 1,
+        "IB_UVERBS_WC_RDMA_READ" RDMA_READ = 2,
+        "IB_UVERBS_WC_COMP_SWAP" COMP_SWAP = 3,
+        "IB_UVERBS_WC_FETCH_ADD" FETCH_ADD = 4,
+        "IB_UVERBS_WC_BIND_MW" BIND_MW = 5,
+        "IB_UVERBS_WC_LOCAL_INV" LOCAL_INV = 6,
+        "IB_UVERBS_WC_TSO" TSO = 7,
+        /// Not in 6.1.
+        "IB_UVERBS_WC_FLUSH" FLUSH = 8,
+        /// Not in 6.1.
+        "IB_UVERBS_WC_ATOMIC_WRITE" ATOMIC_WRITE = 9,
     }
 
     /// Kind of a GID.
@@ -139,13 +179,90 @@ flag_sets! {
         "IB_UVERBS_ACCESS_ZERO_BASED" ZERO_BASED = 1 << 5,
         "IB_UVERBS_ACCESS_ON_DEMAND" ON_DEMAND = 1 << 6,
         "IB_UVERBS_ACCESS_HUGETLB" HUGETLB = 1 << 7,
-        /// Since kernel 6.3.
+        /// Not in 6.1.
         "IB_UVERBS_ACCESS_FLUSH_GLOBAL" FLUSH_GLOBAL = 1 << 8,
-        /// Since kernel 6.3.
+        /// Not in 6.1.
         "IB_UVERBS_ACCESS_FLUSH_PERSISTENT" FLUSH_PERSISTENT = 1 << 9,
         "IB_UVERBS_ACCESS_RELAXED_ORDERING" RELAXED_ORDERING = 1 << 20,
         /// Flags that a kernel may ignore when it does not know them.
         "IB_UVERBS_ACCESS_OPTIONAL_RANGE" OPTIONAL_RANGE = 0x3ff0_0000,
+    }
+
+    /// Capabilities of a device (`device_cap_flags` has the lower half of them).
+    "ib_uverbs_device_cap_flags" DeviceCapFlags(u64) {
+        "IB_UVERBS_DEVICE_RESIZE_MAX_WR" RESIZE_MAX_WR = 1 << 0,
+        "IB_UVERBS_DEVICE_BAD_PKEY_CNTR" BAD_PKEY_CNTR = 1 << 1,
+        "IB_UVERBS_DEVICE_BAD_QKEY_CNTR" BAD_QKEY_CNTR = 1 << 2,
+        "IB_UVERBS_DEVICE_RAW_MULTI" RAW_MULTI = 1 << 3,
+        "IB_UVERBS_DEVICE_AUTO_PATH_MIG" AUTO_PATH_MIG = 1 << 4,
+        "IB_UVERBS_DEVICE_CHANGE_PHY_PORT" CHANGE_PHY_PORT = 1 << 5,
+        "IB_UVERBS_DEVICE_UD_AV_PORT_ENFORCE" UD_AV_PORT_ENFORCE = 1 << 6,
+        "IB_UVERBS_DEVICE_CURR_QP_STATE_MOD" CURR_QP_STATE_MOD = 1 << 7,
+        "IB_UVERBS_DEVICE_SHUTDOWN_PORT" SHUTDOWN_PORT = 1 << 8,
+        "IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT" PORT_ACTIVE_EVENT = 1 << 10,
+        "IB_UVERBS_DEVICE_SYS_IMAGE_GUID" SYS_IMAGE_GUID = 1 << 11,
+        "IB_UVERBS_DEVICE_RC_RNR_NAK_GEN" RC_RNR_NAK_GEN = 1 << 12,
+        "IB_UVERBS_DEVICE_SRQ_RESIZE" SRQ_RESIZE = 1 << 13,
+        "IB_UVERBS_DEVICE_N_NOTIFY_CQ" N_NOTIFY_CQ = 1 << 14,
+        "IB_UVERBS_DEVICE_MEM_WINDOW" MEM_WINDOW = 1 << 17,
+        "IB_UVERBS_DEVICE_UD_IP_CSUM" UD_IP_CSUM = 1 << 18,
+        "IB_UVERBS_DEVICE_XRC" XRC = 1 << 20,
+        "IB_UVERBS_DEVICE_MEM_MGT_EXTENSIONS" MEM_MGT_EXTENSIONS = 1 << 21,
+        "IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2A" MEM_WINDOW_TYPE_2A = 1 << 23,
+        "IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B" MEM_WINDOW_TYPE_2B = 1 << 24,
+        "IB_UVERBS_DEVICE_RC_IP_CSUM" RC_IP_CSUM = 1 << 25,
+        "IB_UVERBS_DEVICE_RAW_IP_CSUM" RAW_IP_CSUM = 1 << 26,
+        "IB_UVERBS_DEVICE_MANAGED_FLOW_STEERING" MANAGED_FLOW_STEERING = 1 << 29,
+        "IB_UVERBS_DEVICE_RAW_SCATTER_FCS" RAW_SCATTER_FCS = 1 << 34,
+        "IB_UVERBS_DEVICE_PCI_WRITE_END_PADDING" PCI_WRITE_END_PADDING = 1 << 36,
+        /// Not in 6.1.
+        "IB_UVERBS_DEVICE_FLUSH_GLOBAL" FLUSH_GLOBAL = 1 << 38,
+        /// Not in 6.1.
+        "IB_UVERBS_DEVICE_FLUSH_PERSISTENT" FLUSH_PERSISTENT = 1 << 39,
+        /// Not in 6.1.
+        "IB_UVERBS_DEVICE_ATOMIC_WRITE" ATOMIC_WRITE = 1 << 40,
+    }
+
+    /// Capabilities of a device for raw packets.
+    "ib_uverbs_raw_packet_caps" RawPacketCaps(u32) {
+        "IB_UVERBS_RAW_PACKET_CAP_CVLAN_STRIPPING" CVLAN_STRIPPING = 1 << 0,
+        "IB_UVERBS_RAW_PACKET_CAP_SCATTER_FCS" SCATTER_FCS = 1 << 1,
+        "IB_UVERBS_RAW_PACKET_CAP_IP_CSUM" IP_CSUM = 1 << 2,
+        "IB_UVERBS_RAW_PACKET_CAP_DELAY_DROP" DELAY_DROP = 1 << 3,
+    }
+
+    /// Capabilities of a port.
+    "ib_uverbs_query_port_cap_flags" PortCapFlags(u32) {
+        "IB_UVERBS_PCF_SM" SM = 1 << 1,
+        "IB_UVERBS_PCF_NOTICE_SUP" NOTICE_SUP = 1 << 2,
+        "IB_UVERBS_PCF_TRAP_SUP" TRAP_SUP = 1 << 3,
+        "IB_UVERBS_PCF_OPT_IPD_SUP" OPT_IPD_SUP = 1 << 4,
+        "IB_UVERBS_PCF_AUTO_MIGR_SUP" AUTO_MIGR_SUP = 1 << 5,
+        "IB_UVERBS_PCF_SL_MAP_SUP" SL_MAP_SUP = 1 << 6,
+        "IB_UVERBS_PCF_MKEY_NVRAM" MKEY_NVRAM = 1 << 7,
+        "IB_UVERBS_PCF_PKEY_NVRAM" PKEY_NVRAM = 1 << 8,
+        "IB_UVERBS_PCF_LED_INFO_SUP" LED_INFO_SUP = 1 << 9,
+        "IB_UVERBS_PCF_SM_DISABLED" SM_DISABLED = 1 << 10,
+        "IB_UVERBS_PCF_SYS_IMAGE_GUID_SUP" SYS_IMAGE_GUID_SUP = 1 << 11,
+        "IB_UVERBS_PCF_PKEY_SW_EXT_PORT_TRAP_SUP" PKEY_SW_EXT_PORT_TRAP_SUP = 1 << 12,
+        "IB_UVERBS_PCF_EXTENDED_SPEEDS_SUP" EXTENDED_SPEEDS_SUP = 1 << 14,
+        "IB_UVERBS_PCF_CM_SUP" CM_SUP = 1 << 16,
+        "IB_UVERBS_PCF_SNMP_TUNNEL_SUP" SNMP_TUNNEL_SUP = 1 << 17,
+        "IB_UVERBS_PCF_REINIT_SUP" REINIT_SUP = 1 << 18,
+        "IB_UVERBS_PCF_DEVICE_MGMT_SUP" DEVICE_MGMT_SUP = 1 << 19,
+        "IB_UVERBS_PCF_VENDOR_CLASS_SUP" VENDOR_CLASS_SUP = 1 << 20,
+        "IB_UVERBS_PCF_DR_NOTICE_SUP" DR_NOTICE_SUP = 1 << 21,
+        "IB_UVERBS_PCF_CAP_MASK_NOTICE_SUP" CAP_MASK_NOTICE_SUP = 1 << 22,
+        "IB_UVERBS_PCF_BOOT_MGMT_SUP" BOOT_MGMT_SUP = 1 << 23,
+        "IB_UVERBS_PCF_LINK_LATENCY_SUP" LINK_LATENCY_SUP = 1 << 24,
+        "IB_UVERBS_PCF_CLIENT_REG_SUP" CLIENT_REG_SUP = 1 << 25,
+        /// The kernel's own, not IBTA's.
+        "IB_UVERBS_PCF_IP_BASED_GIDS" IP_BASED_GIDS = 1 << 26,
+        "IB_UVERBS_PCF_LINK_SPEED_WIDTH_TABLE_SUP" LINK_SPEED_WIDTH_TABLE_SUP = 1 << 27,
+        "IB_UVERBS_PCF_VENDOR_SPECIFIC_MADS_TABLE_SUP" VENDOR_SPECIFIC_MADS_TABLE_SUP = 1 << 28,
+        "IB_UVERBS_PCF_MCAST_PKEY_TRAP_SUPPRESSION_SUP" MCAST_PKEY_TRAP_SUPPRESSION_SUP = 1 << 29,
+        "IB_UVERBS_PCF_MCAST_FDB_TOP_SUP" MCAST_FDB_TOP_SUP = 1 << 30,
+        "IB_UVERBS_PCF_HIERARCHY_INFO_SUP" HIERARCHY_INFO_SUP = 1 << 31,
     }
 
     /// What a kernel answers to `GET_CONTEXT`.
@@ -267,7 +384,7 @@ abi_structs! {
         0 legacy_resp: PortAttr,
         40 port_cap_flags2: u16,
         42 reserved: Reserved<2>,
-        /// Since kernel 6.14; zero before (the bytes are reserved in older headers).
+        /// Not in the headers of 6.1, where these bytes are reserved and zero.
         44 active_speed_ex: u32,
     }
 

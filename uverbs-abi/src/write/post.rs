@@ -3,6 +3,7 @@
 //! Hardware drivers do not use these; rxe uses [`PostSend`] with no work request in it as its doorbell,
 //! always as plain `write()`. Work requests and their scatter lists follow the request struct.
 
+use crate::types::WrOpcode;
 use crate::{Reserved, handle};
 
 abi_structs! {
@@ -49,6 +50,19 @@ abi_structs! {
     "ib_uverbs_post_srq_recv_resp" PostSrqRecvResp [4] {
         /// Number of the first work request that was refused, from 1; 0 if none was.
         0 bad_wr: u32,
+    }
+
+    /// A send work request.
+    "ib_uverbs_send_wr" SendWr [56] {
+        0 wr_id: u64,
+        8 num_sge: u32,
+        12 opcode: WrOpcode,
+        16 send_flags: u32,
+        /// Immediate data in network order, or the key to invalidate in host order.
+        20 ex: [u8; 4],
+        /// By operation: remote address and key; remote address, two operands and key; or address
+        /// handle, queue pair number and queue key, each of 32 bits.
+        24 wr: [u64; 4],
     }
 
     /// A receive work request.

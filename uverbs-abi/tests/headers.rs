@@ -1,0 +1,460 @@
+//! Every number of this crate against the C headers that it comes from.
+//!
+//! The system's `/usr/include` is one witness; `OXVERBS_UAPI_HEADERS=dir[:dir]` names further include
+//! directories, each with `rdma/` and `linux/` in it, such as those of another release's
+//! linux-libc-dev. What a tree is too old to know is skipped by name and version.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use test_support::c::{compile_and_run, include_dirs};
+use test_support::skip::skip_part;
+use uverbs_abi::{layout, netlink, object, types, write};
+
+const HEADERS: &[&str] = &[
+    "rdma/ib_user_ioctl_cmds.h",
+    "rdma/ib_user_ioctl_verbs.h",
+    "rdma/ib_user_verbs.h",
+    "rdma/rdma_netlink.h",
+    "rdma/rdma_user_ioctl.h",
+    "rdma/rdma_user_ioctl_cmds.h",
+    "rdma/rdma_user_rxe.h",
+];
+
+/// What headers before 6.12 may lack.
+const SINCE_6_12: &[&str] = &[
+    "IB_UVERBS_ACCESS_FLUSH_GLOBAL",
+    "IB_UVERBS_ACCESS_FLUSH_PERSISTENT",
+    "IB_UVERBS_DEVICE_ATOMIC_WRITE",
+    "IB_UVERBS_DEVICE_FLUSH_GLOBAL",
+    "IB_UVERBS_DEVICE_FLUSH_PERSISTENT",
+    "IB_UVERBS_WC_ATOMIC_WRITE",
+    "IB_UVERBS_WC_FLUSH",
+    "IB_UVERBS_WR_ATOMIC_WRITE",
+    "IB_UVERBS_WR_FLUSH",
+    "RDMA_DRIVER_MANA",
+    "RDMA_NLDEV_ATTR_DEV_TYPE",
+    "RDMA_NLDEV_ATTR_DRIVER_DETAILS",
+    "RDMA_NLDEV_ATTR_EVENT_TYPE",
+    "RDMA_NLDEV_ATTR_NAME_ASSIGN_TYPE",
+    "RDMA_NLDEV_ATTR_PARENT_NAME",
+    "RDMA_NLDEV_ATTR_RES_SUBTYPE",
+    "RDMA_NLDEV_CMD_DELDEV",
+    "RDMA_NLDEV_CMD_MONITOR",
+    "RDMA_NLDEV_CMD_NEWDEV",
+    "RDMA_NLDEV_CMD_RES_SRQ_GET_RAW",
+    "RDMA_NLDEV_SYS_ATTR_MONITOR_MODE",
+    "RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE",
+    "active_speed_ex",
+];
+
+/// A tree of headers.
+struct Tree {
+    dir: PathBuf,
+    /// `KERNEL_VERSION(a, b, _)`.
+    version: (u32, u32),
+    /// Text of [`HEADERS`].
+    text: String,
+    /// What was left out, for one line when the test is done with the tree.
+    absent: RefCell<Vec<String>>,
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let absent = self.absent.borrow();
+        if !absent.is_empty() {
+            skip_part(
+                &format!("uverbs-abi::headers::{}.{}", self.version.0, self.version.1),
+                &format!(
+                    "{} not in the {}: {}",
+                    absent.len(),
+                    self.name(),
+                    absent.join(", ")
+                ),
+            );
+        }
+    }
+}
+
+impl Tree {
+    fn read(dir: &Path) -> Self {
+        let read = |name: &str| {
+            let path = dir.join(name);
+            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        };
+        let version = read("linux/version.h");
+        let code = version
+            .lines()
+            .find_map(|line| line.strip_prefix("#define LINUX_VERSION_CODE "))
+            .and_then(|code| code.trim().parse::<u32>().ok())
+            .expect("linux/version.h says its version");
+        Self {
+            dir: dir.to_owned(),
+            version: (code >> 16, code >> 8 & 0xff),
+            text: HEADERS.iter().map(|name| read(name)).collect(),
+            absent: RefCell::default(),
+        }
+    }
+
+    fn all() -> Vec<Self> {
+        let mut dirs = vec![PathBuf::from("/usr/include")];
+        dirs.extend(include_dirs("OXVERBS_UAPI_HEADERS"));
+        dirs.iter().map(|dir| Self::read(dir)).collect()
+    }
+
+    fn name(&self) -> String {
+        format!("headers of Linux {}.{}", self.version.0, self.version.1)
+    }
+
+    fn has(&self, identifier: &str) -> bool {
+        self.text
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == identifier)
+    }
+
+    /// Whether to leave `identifier` out, which is noted.
+    fn skips(&self, identifier: &str) -> bool {
+        let absent =
+            self.version < (6, 12) && SINCE_6_12.contains(&identifier) && !self.has(identifier);
+        if absent {
+            self.absent.borrow_mut().push(identifier.to_owned());
+        }
+        absent
+    }
+
+    /// Compiles a `main` with `body` against this tree; each line that it prints is `key value…`.
+    fn witness(&self, body: &str) -> BTreeMap<String, String> {
+        let mut source = String::from("#include <stddef.h>\n#include <stdio.h>\n");
+        source.push_str("#include <linux/netlink.h>\n");
+        for header in HEADERS {
+            writeln!(source, "#include <{header}>").unwrap();
+        }
+        // packages name the architecture's own headers in a directory beside the common ones
+        let own = self
+            .dir
+            .join(format!("{}-linux-gnu", std::env::consts::ARCH));
+        writeln!(source, "int main(void) {{\n{body}return 0;\n}}").unwrap();
+        let output = compile_and_run(&source, &[&own, &self.dir])
+            .unwrap_or_else(|e| panic!("{}: {e}", self.name()));
+        output
+            .lines()
+            .map(|line| {
+                let (key, value) = line.split_once(' ').expect("a key and a value");
+                (key.to_owned(), value.to_owned())
+            })
+            .collect()
+    }
+}
+
+/// Where C's name of a field differs from ours.
+fn c_field(c_struct: &str, field: &str) -> String {
+    match (c_struct, field) {
+        ("ib_uverbs_attr", "elem_id" | "reserved") => format!("attr_data.enum_data.{field}"),
+        _ => field.trim_start_matches("r#").to_owned(),
+    }
+}
+
+#[test]
+fn sizes_and_offsets() {
+    let structs = layout::ALL.iter().flat_map(|(_, layouts)| layouts.iter());
+    for tree in Tree::all() {
+        let mut body = String::new();
+        let mut expected = BTreeMap::new();
+        for layout in structs.clone() {
+            // an unnamed struct is written as its parent and the member that it is
+            let (place, base) = match layout.c_name.split_once("::") {
+                Some((parent, member)) => (
+                    format!("((struct {parent} *)0)->{member}"),
+                    format!("offsetof(struct {parent}, {member})"),
+                ),
+                None => (format!("(*(struct {} *)0)", layout.c_name), "0".to_owned()),
+            };
+            let key = layout.c_name;
+            writeln!(body, r#"printf("{key} %zu\n", sizeof({place}));"#).unwrap();
+            expected.insert(key.to_owned(), layout.size.to_string());
+            for field in layout.fields {
+                if field.name == "padding" || tree.skips(field.name) {
+                    continue;
+                }
+                if layout.c_name == "ib_uverbs_query_port_resp_ex"
+                    && field.name == "reserved"
+                    && !tree.has("active_speed_ex")
+                {
+                    continue; // six bytes there, of which four became active_speed_ex
+                }
+                let c = c_field(layout.c_name, field.name);
+                let address = format!("(size_t)&({place}.{c}) - {base}");
+                let key = format!("{}.{}", layout.c_name, field.name);
+                writeln!(
+                    body,
+                    r#"printf("{key} %zu+%zu\n", {address}, sizeof({place}.{c}));"#
+                )
+                .unwrap();
+                expected.insert(key, format!("{}+{}", field.offset, field.size));
+            }
+        }
+        assert_eq!(tree.witness(&body), expected, "{}", tree.name());
+        println!(
+            "{}: {} structs and fields agree",
+            tree.name(),
+            expected.len()
+        );
+    }
+}
+
+/// Names and numbers that uapi headers have.
+fn numbers() -> BTreeMap<&'static str, u64> {
+    use netlink::nldev;
+    let mut all = BTreeMap::new();
+    let mut add = |name, number| {
+        let before = all.insert(name, number);
+        assert!(before.is_none_or(|b| b == number), "{name} has two numbers");
+    };
+    let lists = [
+        object::Object::NAMES,
+        types::DriverId::NAMES,
+        types::QpType::NAMES,
+        types::SrqType::NAMES,
+        types::WqType::NAMES,
+        types::AdviseMrAdvice::NAMES,
+        types::WrOpcode::NAMES,
+        types::WcOpcode::NAMES,
+        types::GidType::NAMES,
+        types::EspKeymat::NAMES,
+        types::EspIvAlgo::NAMES,
+        types::EspReplay::NAMES,
+        types::AccessFlags::NAMES,
+        types::DeviceCapFlags::NAMES,
+        types::RawPacketCaps::NAMES,
+        types::PortCapFlags::NAMES,
+        types::CoreSupport::NAMES,
+        types::CreateCqFlags::NAMES,
+        types::CreateQpFlags::NAMES,
+        types::WqFlags::NAMES,
+        types::AdviseMrFlags::NAMES,
+        types::ReadCountersFlags::NAMES,
+        types::QueryPortFlags::NAMES,
+        types::EspFlags::NAMES,
+        nldev::Command::NAMES,
+        nldev::Attr::NAMES,
+    ];
+    for (name, number) in lists.into_iter().flatten() {
+        add(*name, *number);
+    }
+    for (_, methods) in object::OBJECTS {
+        for method in *methods {
+            add(method.name, method.id.into());
+            for attr in method.attributes {
+                add(attr.name, attr.id.into());
+            }
+        }
+    }
+    for spec in write::COMMANDS.iter().flat_map(|module| module.iter()) {
+        add(spec.name, spec.number.into());
+    }
+    use uverbs_abi::ioctl::wire;
+    add("RDMA_VERBS_IOCTL", wire::RDMA_VERBS_IOCTL);
+    add("UVERBS_ATTR_F_MANDATORY", wire::ATTR_F_MANDATORY.into());
+    add(
+        "UVERBS_ATTR_F_VALID_OUTPUT",
+        wire::ATTR_F_VALID_OUTPUT.into(),
+    );
+    add("UVERBS_ATTR_UHW_IN", wire::ATTR_UHW_IN.into());
+    add("UVERBS_ATTR_UHW_OUT", wire::ATTR_UHW_OUT.into());
+    add(
+        "IB_USER_VERBS_CMD_FLAG_EXTENDED",
+        write::frame::FLAG_EXTENDED.into(),
+    );
+    add(
+        "IB_USER_VERBS_CMD_COMMAND_MASK",
+        write::frame::COMMAND_MASK.into(),
+    );
+    add("NETLINK_RDMA", netlink::NETLINK_RDMA as u64);
+    add("RDMA_NL_NLDEV", nldev::CLIENT.into());
+    add("NLM_F_REQUEST", netlink::NLM_F_REQUEST.into());
+    add("NLM_F_MULTI", netlink::NLM_F_MULTI.into());
+    add("NLM_F_ACK", netlink::NLM_F_ACK.into());
+    add("NLM_F_DUMP", netlink::NLM_F_DUMP.into());
+    add("NLMSG_ERROR", netlink::NLMSG_ERROR.into());
+    add("NLMSG_DONE", netlink::NLMSG_DONE.into());
+    add("NLA_F_NESTED", netlink::NLA_F_NESTED.into());
+    all
+}
+
+#[test]
+fn values_of_names() {
+    for tree in Tree::all() {
+        let mut body = String::new();
+        let mut expected = BTreeMap::new();
+        for (name, number) in numbers() {
+            if !tree.skips(name) {
+                // an enumerator of bit 31 is a negative int to C
+                let value = format!("({name} < 0 ? (unsigned)({name}) : ({name}))");
+                writeln!(
+                    body,
+                    r#"printf("{name} %llu\n", (unsigned long long){value});"#
+                )
+                .unwrap();
+                expected.insert(name.to_owned(), number.to_string());
+            }
+        }
+        assert_eq!(tree.witness(&body), expected, "{}", tree.name());
+        println!("{}: {} numbers agree", tree.name(), expected.len());
+    }
+}
+
+/// Enumerators of a header's text that start with `prefix`.
+fn enumerators<'t>(text: &'t str, prefix: &str) -> BTreeSet<&'t str> {
+    text.lines()
+        .map(str::trim_start)
+        .filter(|line| line.starts_with(prefix) && !line.contains('('))
+        .filter_map(|line| {
+            line.split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next()
+        })
+        .collect()
+}
+
+/// The counts of the 6.12 kernel, and that the headers have nothing that the tables lack.
+#[test]
+fn the_core_tree_is_complete() {
+    let mut objects = BTreeSet::new();
+    let mut methods = BTreeSet::new();
+    let mut attributes = BTreeSet::new();
+    for (object, list) in object::OBJECTS {
+        let (name, _) = object::Object::NAMES
+            .iter()
+            .find(|(_, number)| *number == u64::from(object.0))
+            .expect("every object has a name");
+        objects.insert(*name);
+        for (index, method) in list.iter().enumerate() {
+            assert_eq!(usize::from(method.id), index, "{}", method.name);
+            assert_eq!(method.object, *object, "{}", method.name);
+            methods.insert(method.name);
+            for (index, attr) in method.attributes.iter().enumerate() {
+                assert_eq!(usize::from(attr.id), index, "{}", attr.name);
+                attributes.insert(attr.name);
+            }
+        }
+    }
+    // The headers name 131 attributes when lines are counted: these, the two of the driver's data,
+    // and one name that stands there twice (the handle of ESP_MODIFY is defined by that of ESP_CREATE).
+    assert_eq!(
+        (objects.len(), methods.len(), attributes.len()),
+        (17, 35, 128)
+    );
+
+    for tree in Tree::all() {
+        let path = tree.dir.join("rdma/ib_user_ioctl_cmds.h");
+        let text = std::fs::read_to_string(path).unwrap();
+        let ours = [
+            ("UVERBS_OBJECT_", &objects),
+            ("UVERBS_METHOD_", &methods),
+            ("UVERBS_ATTR_", &attributes),
+        ];
+        for (prefix, ours) in ours {
+            let mut theirs = enumerators(&text, prefix);
+            theirs.retain(|name| !name.starts_with("UVERBS_ATTR_UHW_"));
+            assert!(ours.is_subset(&theirs), "{}: {prefix}", tree.name());
+            let newer: Vec<_> = theirs.difference(ours).collect();
+            if tree.version <= (6, 12) {
+                assert!(newer.is_empty(), "{}: only there: {newer:?}", tree.name());
+            } else if !newer.is_empty() {
+                skip_part(
+                    &format!("uverbs-abi::headers::{prefix}* since 6.13"),
+                    &format!(
+                        "{} of the {} are not in our tables",
+                        newer.len(),
+                        tree.name()
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// Every struct and command of `ib_user_verbs.h` is in the tables.
+#[test]
+fn the_write_commands_are_complete() {
+    let structs: BTreeSet<_> = layout::ALL
+        .iter()
+        .flat_map(|(_, layouts)| layouts.iter().map(|layout| layout.c_name))
+        .collect();
+    let commands: BTreeSet<_> = write::COMMANDS
+        .iter()
+        .flat_map(|module| module.iter().map(|spec| spec.name))
+        .collect();
+    // the kernel has no handler for these, and no header a struct
+    let never_made = [
+        "IB_USER_VERBS_CMD_MODIFY_AH",
+        "IB_USER_VERBS_CMD_QUERY_AH",
+        "IB_USER_VERBS_CMD_REG_SMR",
+        "IB_USER_VERBS_CMD_QUERY_MR",
+        "IB_USER_VERBS_CMD_BIND_MW",
+        "IB_USER_VERBS_CMD_PEEK_CQ",
+    ];
+    // no command has it; it is the connection manager's (`rdma_user_cm.h`)
+    let elsewhere = ["ib_uverbs_qp_attr"];
+    for tree in Tree::all() {
+        let path = tree.dir.join("rdma/ib_user_verbs.h");
+        let text = std::fs::read_to_string(path).unwrap();
+        for line in text.lines().filter(|line| line.ends_with('{')) {
+            if let Some(name) = line.strip_prefix("struct ")
+                && let Some(name) = name.split_whitespace().next()
+                && !elsewhere.contains(&name)
+            {
+                assert!(structs.contains(name), "{}: struct {name}", tree.name());
+            }
+        }
+        for prefix in ["IB_USER_VERBS_CMD_", "IB_USER_VERBS_EX_CMD_"] {
+            for name in enumerators(&text, prefix) {
+                assert!(
+                    commands.contains(name) || never_made.contains(&name),
+                    "{}: {name}",
+                    tree.name()
+                );
+            }
+        }
+    }
+}
+
+/// Numbers that no uapi header has, from libibverbs' public one.
+#[test]
+fn numbers_of_libibverbs() {
+    let header = Path::new("/usr/include/infiniband/verbs.h");
+    if !header.exists() {
+        test_support::skip(
+            "uverbs-abi::headers::numbers_of_libibverbs",
+            "libibverbs-dev is not installed",
+        );
+        return;
+    }
+    let text = std::fs::read_to_string(header).unwrap();
+    let mut body = String::new();
+    let mut expected = String::new();
+    let lists = [
+        types::QpState::NAMES,
+        types::QpAttrMask::NAMES,
+        types::SrqAttrMask::NAMES,
+        types::ReregMrFlags::NAMES,
+        types::MwType::NAMES,
+        types::EventType::NAMES,
+    ];
+    for (name, number) in lists.into_iter().flatten() {
+        if *name == "IBV_EVENT_DEVICE_SPEED_CHANGE" && !text.contains(name) {
+            skip_part(
+                "uverbs-abi::headers::IBV_EVENT_DEVICE_SPEED_CHANGE",
+                "not in the installed libibverbs, which is before 62",
+            );
+            continue;
+        }
+        writeln!(body, r#"printf("{name} %lld\n", (long long)({name}));"#).unwrap();
+        writeln!(expected, "{name} {number}").unwrap();
+    }
+    let source = format!(
+        "#include <stdio.h>\n#include <infiniband/verbs.h>\nint main(void) {{\n{body}return 0;\n}}\n"
+    );
+    assert_eq!(compile_and_run(&source, &[]).unwrap(), expected);
+}
