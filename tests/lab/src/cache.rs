@@ -137,6 +137,15 @@ impl Cache {
         self.dir.join(below)
     }
 
+    /// Whether everything that is used is to be looked up anew.
+    pub(crate) fn wants_refresh(&self) -> bool {
+        self.refresh
+    }
+
+    pub(crate) fn fetcher(&self) -> &Fetcher {
+        &self.fetcher
+    }
+
     /// The tree of a recipe, built if it is not there. `finish` is run on a new tree before it gets its name.
     pub(crate) fn tree(
         &self,

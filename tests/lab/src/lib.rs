@@ -30,6 +30,7 @@ pub mod kernel_image;
 pub mod kits;
 pub mod setup;
 pub mod step;
+pub mod witness;
 
 pub use config::{Config, Profile, Provider, Topology};
 pub use death::GuestDied;
