@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod lab;
+mod test;
 
 /// Tasks of the oxverbs repository.
 #[derive(Debug, Parser)]
@@ -23,11 +24,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Word {
     Lab(lab::Arguments),
+    Test(test::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().word {
         Word::Lab(arguments) => lab::run(&arguments),
+        Word::Test(arguments) => test::run(&arguments),
     };
     match result {
         Ok(code) => ExitCode::from(code),
