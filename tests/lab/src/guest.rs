@@ -4,21 +4,20 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{Cache, Tree};
+use crate::cache::Cache;
 use crate::config::{Config, Provider};
 use crate::death::{self, GuestDied};
 use crate::kits::{self, KernelKit, Tools};
+use crate::qemu::{self, Event};
 use crate::setup;
 use crate::step::{Ended, Outcome, Step};
 
@@ -28,7 +27,7 @@ const AGENT: &str = include_str!("guest/agent.sh");
 const CLAIMS: &str = include_str!("guest/claims.py");
 
 /// How often a step's output is looked for while it runs.
-const POLL: Duration = Duration::from_millis(40);
+pub(crate) const POLL: Duration = Duration::from_millis(40);
 /// From SIGTERM to SIGKILL, and from there until a step counts as stuck in the kernel.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -75,13 +74,6 @@ pub enum Stream {
     Stderr,
 }
 
-#[derive(Debug)]
-enum Event {
-    Line(String),
-    /// QEMU ended; the text says how.
-    Ended(String),
-}
-
 /// A step that was started and not yet waited for. Ends with the guest at the latest.
 #[derive(Debug)]
 #[must_use = "a started step should be waited for or stopped"]
@@ -89,6 +81,8 @@ pub struct Running {
     id: usize,
     name: String,
     deadline: Instant,
+    /// Its end is asked for, so that it is no timeout.
+    stopping: bool,
 }
 
 #[derive(Debug)]
@@ -110,6 +104,7 @@ pub struct Guest {
     versions: Versions,
     config: Config,
     dir: tempfile::TempDir,
+    _in_use: File,
     control: UnixStream,
     events: Receiver<Event>,
     qemu: Arc<Mutex<Option<u32>>>,
@@ -122,7 +117,6 @@ pub struct Guest {
 impl Guest {
     /// Boots a guest, after downloading and unpacking what the cache lacks.
     pub fn boot(config: &Config) -> Result<Self> {
-        INTERRUPTED.store(false, Ordering::Relaxed);
         let (tools, kernel, root, runs) = {
             let cache = Cache::open(config.refresh)?;
             let tools = Tools::get(&cache)?;
@@ -131,9 +125,12 @@ impl Guest {
             (tools, kernel, root, cache.path("runs"))
         };
         fs::create_dir_all(&runs)?;
+        remove_leftovers(&runs);
         let dir = tempfile::Builder::new()
             .prefix("guest-")
             .tempdir_in(&runs)?;
+        let in_use = File::create(dir.path().join(IN_USE))?;
+        in_use.lock()?;
         let share = dir.path().join("share");
         for sub in ["steps", "work", "provider"] {
             fs::create_dir_all(share.join(sub))?;
@@ -157,10 +154,10 @@ impl Guest {
         let sockets = tempfile::Builder::new().prefix("oxverbs-lab-").tempdir()?;
         let socket = sockets.path().join("control");
         let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
-        let command = qemu_command(config, &tools, &kernel, &root, dir.path(), &socket)?;
+        let command = qemu::command(config, &tools, &kernel, &root, dir.path(), &socket)?;
         let (sender, events) = mpsc::channel();
-        let qemu = spawn_qemu(command, dir.path(), sender.clone())?;
-        let control = accept(&listener, &events, dir.path())?;
+        let qemu = qemu::spawn(command, dir.path(), sender.clone())?;
+        let control = qemu::accept(&listener, &events, dir.path())?;
         let lines = BufReader::new(control.try_clone()?).lines();
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
@@ -173,6 +170,7 @@ impl Guest {
             versions,
             config: config.clone(),
             dir,
+            _in_use: in_use,
             control,
             events,
             qemu,
@@ -219,9 +217,55 @@ impl Guest {
     }
 
     /// Runs a step to its end; `output` gets what it prints while it runs.
-    pub fn run_with(&mut self, step: Step, output: impl FnMut(Stream, &[u8])) -> Result<Outcome> {
+    ///
+    /// The step's servers are started before it and stopped after it; what came of them is in the outcome.
+    pub fn run_with(
+        &mut self,
+        mut step: Step,
+        output: impl FnMut(Stream, &[u8]),
+    ) -> Result<Outcome> {
+        let mut servers = Vec::new();
+        for server in std::mem::take(&mut step.servers) {
+            servers.push(self.start(server)?);
+        }
         let running = self.start(step)?;
-        self.wait_with(running, output)
+        let mut outcome = self.wait_with(running, output)?;
+        for mut server in servers {
+            // Servers that end with their client do so by themselves, with their own status.
+            if server.deadline > Instant::now() + GRACE {
+                server.deadline = Instant::now() + GRACE;
+                server.stopping = true;
+            }
+            outcome.servers.push(self.wait(server)?);
+        }
+        Ok(outcome)
+    }
+
+    /// Runs steps one after the other, whatever comes of each; `each` gets every outcome as it is known.
+    ///
+    /// When the guest dies, the step that it died under has [`Ended::GuestDied`] with the console in its `stderr`, a
+    /// new guest is booted, and the steps after it run there.
+    pub fn run_all(
+        &mut self,
+        steps: Vec<Step>,
+        mut each: impl FnMut(&Outcome),
+    ) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::new();
+        for step in steps {
+            let name = step.name.clone();
+            let outcome = match self.run(step) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    let died = error.downcast::<GuestDied>()?;
+                    let outcome = Outcome::of_dead_guest(name, &died);
+                    *self = Self::boot(&self.config)?;
+                    outcome
+                }
+            };
+            each(&outcome);
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
     }
 
     /// Starts a step and returns at once: a server, say. Its timeout counts from here.
@@ -246,6 +290,7 @@ impl Guest {
             id,
             name: step.name,
             deadline: Instant::now() + step.timeout,
+            stopping: false,
         })
     }
 
@@ -283,7 +328,7 @@ impl Guest {
                 stream.pump(&mut output)?;
             }
             if Instant::now() > deadline {
-                timed_out = true;
+                timed_out = !running.stopping;
                 deadline = Instant::now() + GRACE;
                 let Some(signal) = signals.next() else {
                     let what = "a step that timed out does not even die by SIGKILL: it hangs in the kernel";
@@ -310,6 +355,7 @@ impl Guest {
             seconds: finished.seconds,
             stdout,
             stderr,
+            servers: Vec::new(),
         })
     }
 
@@ -317,14 +363,8 @@ impl Guest {
     pub fn stop(&mut self, mut running: Running) -> Result<Outcome> {
         self.tell(&format!("kill {} TERM", running.id), &running.name)?;
         running.deadline = Instant::now() + GRACE;
+        running.stopping = true;
         self.wait(running)
-    }
-
-    /// Runs `client` while `server` runs, then waits for the server, which must end by itself within its timeout.
-    pub fn run_pair(&mut self, server: Step, client: Step) -> Result<(Outcome, Outcome)> {
-        let server = self.start(server)?;
-        let client = self.run(client)?;
-        Ok((self.wait(server)?, client))
     }
 
     /// Each device and the file whose provider code serves it.
@@ -379,7 +419,7 @@ impl Guest {
 
     /// All that the kernel wrote to its console so far.
     pub fn console(&self) -> String {
-        read_console(self.dir.path())
+        qemu::read_console(self.dir.path())
     }
 
     /// Warnings that the kernel wrote to its console so far.
@@ -449,7 +489,7 @@ impl Guest {
     fn declare_dead(&mut self, during: &str, fallback: &str) -> GuestDied {
         let died = GuestDied::new(during.to_owned(), fallback, &self.console());
         self.died = Some(died.clone());
-        kill_qemu(&self.qemu);
+        qemu::kill(&self.qemu);
         died
     }
 }
@@ -457,7 +497,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         // Everything in it is read-only or ours: no need to shut down in order.
-        kill_qemu(&self.qemu);
+        qemu::kill(&self.qemu);
     }
 }
 
@@ -513,6 +553,20 @@ impl Tail {
     }
 }
 
+/// Lock that a guest's directory holds while the guest lives.
+const IN_USE: &str = "in-use";
+
+/// Removes the directories of guests whose process was killed.
+fn remove_leftovers(runs: &Path) {
+    for entry in fs::read_dir(runs).into_iter().flatten().flatten() {
+        let lock = File::open(entry.path().join(IN_USE));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            // Another process may be doing the same.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Copies our provider under the names that the supported libibverbs releases look for.
 fn share_provider(config: &Config, dir: &Path) -> Result<()> {
     let built = config
@@ -537,170 +591,4 @@ fn share_provider(config: &Config, dir: &Path) -> Result<()> {
         )?;
     }
     Ok(())
-}
-
-/// Words for the guest kernel: no mitigations and no self-tests, which emulation makes slow; faults end the guest at once.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 oops=panic panic=-1 reboot=t mitigations=off nokaslr \
-    tsc=reliable clocksource=tsc no_timer_check random.trust_cpu=on rcupdate.rcu_expedited=1 audit=0 selinux=0 apparmor=0 \
-    lsm=capability init_on_alloc=0 cryptomgr.notests=1 8250.nr_uarts=1 i8042.noaux i8042.nokbd \
-    initcall_blacklist=jent_mod_init,load_system_certificate_list,init_encrypted,init_ima,init_evm,serio_init,i8042_init,\
-cmos_init,crypto_kdf108_init";
-
-fn qemu_command(
-    config: &Config,
-    tools: &Tools,
-    kernel: &KernelKit,
-    root: &Tree,
-    dir: &Path,
-    socket: &Path,
-) -> Result<Command> {
-    let target = config.target();
-    fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
-    let mut command = tools.qemu();
-    // Emulation always: a /dev/kvm that exists may still not run a guest.
-    command.args([
-        "-accel",
-        "tcg,thread=multi",
-        "-M",
-        "q35,usb=off,vmport=off,smm=off,hpet=off",
-        "-cpu",
-        "max",
-    ]);
-    command.args([
-        "-smp",
-        &config.processors.to_string(),
-        "-m",
-        &format!("{}M", config.memory),
-    ]);
-    command.args([
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-    ]);
-    // QEMU ends with the thread that started it, which waits for it.
-    command.args(["-run-with", "exit-with-parent=on"]);
-    command
-        .arg("-kernel")
-        .arg(&kernel.image)
-        .arg("-initrd")
-        .arg(&kernel.initrd);
-    command
-        .arg("-append")
-        .arg(format!("{KERNEL_ARGUMENTS} {}", config.kernel_arguments));
-    command
-        .arg("-serial")
-        .arg(with_path("file:", &dir.join("console.log"), "")?);
-    command.args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
-    command
-        .arg("-chardev")
-        .arg(with_path("socket,id=control,path=", socket, "")?);
-    command.args(["-device", "virtserialport,chardev=control,name=control"]);
-    let shares: [(&str, &Path, &str); 4] = [
-        ("root", &root.dir, ",readonly=on"),
-        ("share", &dir.join("share"), ""),
-        ("checkout", &config.checkout(), ",readonly=on"),
-        ("target", &target, ",readonly=on"),
-    ];
-    for (tag, path, readonly) in shares {
-        let options = format!(",security_model=none,multidevs=remap{readonly}");
-        command
-            .arg("-fsdev")
-            .arg(with_path(&format!("local,id={tag},path="), path, &options)?);
-        command.args([
-            "-device",
-            &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
-        ]);
-    }
-    Ok(command)
-}
-
-/// QEMU's option syntax doubles commas.
-fn with_path(before: &str, path: &Path, after: &str) -> Result<String> {
-    let path = path
-        .to_str()
-        .ok_or_else(|| anyhow!("{}: not UTF-8, which QEMU's options need", path.display()))?;
-    Ok(format!("{before}{}{after}", path.replace(',', ",,")))
-}
-
-/// Starts QEMU on a thread that lives as long as it does, because QEMU ends with the thread that started it.
-fn spawn_qemu(
-    mut command: Command,
-    dir: &Path,
-    events: Sender<Event>,
-) -> Result<Arc<Mutex<Option<u32>>>> {
-    let errors = dir.join("qemu.log");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(&errors)?);
-    // A terminal's Ctrl-C is for us; we end QEMU.
-    command.process_group(0);
-    let (sender, started) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                let _ = sender.send(Err(anyhow!("starting QEMU: {error}")));
-                return;
-            }
-        };
-        let pid = Arc::new(Mutex::new(Some(child.id())));
-        let _ = sender.send(Ok(Arc::clone(&pid)));
-        // Until it is reaped the number is QEMU's: the lock below keeps a kill from hitting another process.
-        let how = loop {
-            let mut guard = pid.lock().unwrap_or_else(PoisonError::into_inner);
-            match child.try_wait() {
-                Ok(None) => drop(guard),
-                Ok(Some(status)) => {
-                    *guard = None;
-                    break format!("QEMU ended with {status}");
-                }
-                Err(error) => {
-                    *guard = None;
-                    break format!("waiting for QEMU: {error}");
-                }
-            }
-            std::thread::sleep(POLL);
-        };
-        let log = fs::read_to_string(&errors).unwrap_or_default();
-        let _ = events.send(Event::Ended(format!("{how} {}", log.trim_end())));
-    });
-    started
-        .recv()
-        .map_err(|_| anyhow!("the thread for QEMU is gone"))?
-}
-
-fn kill_qemu(qemu: &Mutex<Option<u32>>) {
-    let guard = qemu.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(pid) = *guard {
-        let _ = Command::new("kill")
-            .args(["-KILL", &pid.to_string()])
-            .status();
-    }
-}
-
-/// QEMU's connection to the control socket.
-fn accept(listener: &UnixListener, events: &Receiver<Event>, dir: &Path) -> Result<UnixStream> {
-    listener.set_nonblocking(true)?;
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(false)?;
-                return Ok(stream);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.into()),
-        }
-        if let Ok(Event::Ended(how)) = events.recv_timeout(POLL) {
-            return Err(GuestDied::new("its start".into(), &how, &read_console(dir)).into());
-        }
-    }
-}
-
-fn read_console(dir: &Path) -> String {
-    fs::read(dir.join("console.log"))
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
 }

@@ -9,10 +9,11 @@
 //! let info = guest.run(Step::new("devinfo", "ibv_devinfo -d rxe0 -v"))?.expect_ok()?;
 //! println!("{}", info.stdout);
 //!
-//! let server = Step::new("server", "ibv_rc_pingpong -g 1 -d rxe0");
-//! let client = Step::new("client", "ibv_rc_pingpong -g 1 -d rxe0 localhost").when_listening(18515);
-//! let (_server, client) = guest.run_pair(server, client)?;
-//! assert!(client.ok());
+//! let client = Step::new("client", "ibv_rc_pingpong -g 1 -d rxe0 localhost")
+//!     .server(Step::new("server", "ibv_rc_pingpong -g 1 -d rxe0"))
+//!     .when_listening(18515);
+//! let client = guest.run(client)?.expect_ok()?;
+//! assert!(client.servers[0].ok());
 //! # Ok(())
 //! # }
 //! ```
@@ -28,6 +29,7 @@ pub mod debian;
 pub mod guest;
 pub mod kernel_image;
 pub mod kits;
+mod qemu;
 pub mod setup;
 pub mod step;
 pub mod witness;

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::death::GuestDied;
+
 /// A shell command to be run in a guest.
 #[derive(Debug, Clone)]
 pub struct Step {
     pub(crate) name: String,
     pub(crate) command: String,
     pub(crate) timeout: Duration,
+    pub(crate) servers: Vec<Step>,
 }
 
 impl Step {
@@ -20,6 +23,7 @@ impl Step {
             name: name.into(),
             command: command.into(),
             timeout: Duration::from_secs(60),
+            servers: Vec::new(),
         }
     }
 
@@ -50,6 +54,14 @@ impl Step {
     #[must_use]
     pub fn when_listening(mut self, port: u16) -> Self {
         self.command = format!("wait-port {port}\n{}", self.command);
+        self
+    }
+
+    /// Start this in the background before the step, and end it after the step (2 s for it to end by itself, then
+    /// SIGTERM). The step should wait for its readiness: see [`when_listening`](Self::when_listening).
+    #[must_use]
+    pub fn server(mut self, server: Step) -> Self {
+        self.servers.push(server);
         self
     }
 
@@ -142,9 +154,23 @@ pub struct Outcome {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
+    /// What came of its servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Outcome>,
 }
 
 impl Outcome {
+    pub(crate) fn of_dead_guest(name: String, died: &GuestDied) -> Self {
+        Self {
+            name,
+            ended: Ended::GuestDied,
+            seconds: 0.0,
+            stdout: String::new(),
+            stderr: died.to_string(),
+            servers: Vec::new(),
+        }
+    }
+
     /// Exit status 0.
     pub fn ok(&self) -> bool {
         self.ended == Ended::Exit(0)

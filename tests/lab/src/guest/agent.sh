@@ -32,7 +32,7 @@ END
 b cat >/run/oxverbs/bin/claims <<'END'
 #!/bin/sh
 # claims: DEVICE<TAB>FILE for each RDMA device: whose provider code serves it.
-exec python3 -I /share/claims.py
+IBV_SHOW_WARNINGS=1 exec python3 -I /share/claims.py
 END
 b chmod 755 /run/oxverbs/bin/wait-port /run/oxverbs/bin/claims
 

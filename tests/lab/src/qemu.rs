@@ -1,0 +1,199 @@
+//! QEMU: its command line and its process.
+
+use std::fs::{self, File};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::cache::Tree;
+use crate::config::Config;
+use crate::death::GuestDied;
+use crate::guest::POLL;
+use crate::kits::{KernelKit, Tools};
+
+/// What QEMU's side tells the guest's owner.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The guest's agent wrote a line.
+    Line(String),
+    /// QEMU ended; the text says how.
+    Ended(String),
+}
+
+/// Words for the guest kernel: no mitigations and no self-tests, which emulation makes slow; faults end the guest at once.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 oops=panic panic=-1 reboot=t mitigations=off nokaslr \
+    tsc=reliable clocksource=tsc no_timer_check random.trust_cpu=on rcupdate.rcu_expedited=1 audit=0 selinux=0 apparmor=0 \
+    lsm=capability init_on_alloc=0 cryptomgr.notests=1 8250.nr_uarts=1 i8042.noaux i8042.nokbd \
+    initcall_blacklist=jent_mod_init,load_system_certificate_list,init_encrypted,init_ima,init_evm,serio_init,i8042_init,\
+cmos_init,crypto_kdf108_init";
+
+/// The command line of a guest with its console in `dir/console.log` and its agent behind `socket`.
+pub(crate) fn command(
+    config: &Config,
+    tools: &Tools,
+    kernel: &KernelKit,
+    root: &Tree,
+    dir: &Path,
+    socket: &Path,
+) -> Result<Command> {
+    let target = config.target();
+    fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+    let mut command = tools.qemu();
+    // Emulation always: a /dev/kvm that exists may still not run a guest.
+    command.args([
+        "-accel",
+        "tcg,thread=multi",
+        "-M",
+        "q35,usb=off,vmport=off,smm=off,hpet=off",
+        "-cpu",
+        "max",
+    ]);
+    command.args([
+        "-smp",
+        &config.processors.to_string(),
+        "-m",
+        &format!("{}M", config.memory),
+    ]);
+    command.args([
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]);
+    // QEMU ends with the thread that started it, which waits for it.
+    command.args(["-run-with", "exit-with-parent=on"]);
+    command
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(&kernel.initrd);
+    command
+        .arg("-append")
+        .arg(format!("{KERNEL_ARGUMENTS} {}", config.kernel_arguments));
+    command
+        .arg("-serial")
+        .arg(with_path("file:", &dir.join("console.log"), "")?);
+    command.args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
+    command
+        .arg("-chardev")
+        .arg(with_path("socket,id=control,path=", socket, "")?);
+    command.args(["-device", "virtserialport,chardev=control,name=control"]);
+    let shares: [(&str, &Path, &str); 4] = [
+        ("root", &root.dir, ",readonly=on"),
+        ("share", &dir.join("share"), ""),
+        ("checkout", &config.checkout(), ",readonly=on"),
+        ("target", &target, ",readonly=on"),
+    ];
+    for (tag, path, readonly) in shares {
+        let options = format!(",security_model=none,multidevs=remap{readonly}");
+        command
+            .arg("-fsdev")
+            .arg(with_path(&format!("local,id={tag},path="), path, &options)?);
+        command.args([
+            "-device",
+            &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+        ]);
+    }
+    Ok(command)
+}
+
+/// QEMU's option syntax doubles commas.
+fn with_path(before: &str, path: &Path, after: &str) -> Result<String> {
+    let path = path
+        .to_str()
+        .ok_or_else(|| anyhow!("{}: not UTF-8, which QEMU's options need", path.display()))?;
+    Ok(format!("{before}{}{after}", path.replace(',', ",,")))
+}
+
+/// Starts QEMU on a thread that lives as long as it does, because QEMU ends with the thread that started it.
+pub(crate) fn spawn(
+    mut command: Command,
+    dir: &Path,
+    events: Sender<Event>,
+) -> Result<Arc<Mutex<Option<u32>>>> {
+    let errors = dir.join("qemu.log");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors)?);
+    // A terminal's Ctrl-C is for us; we end QEMU.
+    command.process_group(0);
+    let (sender, started) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                let _ = sender.send(Err(anyhow!("starting QEMU: {error}")));
+                return;
+            }
+        };
+        let pid = Arc::new(Mutex::new(Some(child.id())));
+        let _ = sender.send(Ok(Arc::clone(&pid)));
+        // Until it is reaped the number is QEMU's: the lock below keeps a kill from hitting another process.
+        let how = loop {
+            let mut guard = pid.lock().unwrap_or_else(PoisonError::into_inner);
+            match child.try_wait() {
+                Ok(None) => drop(guard),
+                Ok(Some(status)) => {
+                    *guard = None;
+                    break format!("QEMU ended with {status}");
+                }
+                Err(error) => {
+                    *guard = None;
+                    break format!("waiting for QEMU: {error}");
+                }
+            }
+            std::thread::sleep(POLL);
+        };
+        let log = fs::read_to_string(&errors).unwrap_or_default();
+        let _ = events.send(Event::Ended(format!("{how} {}", log.trim_end())));
+    });
+    started
+        .recv()
+        .map_err(|_| anyhow!("the thread for QEMU is gone"))?
+}
+
+/// Ends it at once; a QEMU that has ended already is left alone.
+pub(crate) fn kill(qemu: &Mutex<Option<u32>>) {
+    let guard = qemu.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pid) = *guard {
+        let _ = Command::new("kill")
+            .args(["-KILL", &pid.to_string()])
+            .status();
+    }
+}
+
+/// QEMU's connection to the control socket.
+pub(crate) fn accept(
+    listener: &UnixListener,
+    events: &Receiver<Event>,
+    dir: &Path,
+) -> Result<UnixStream> {
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Ok(Event::Ended(how)) = events.recv_timeout(POLL) {
+            return Err(GuestDied::new("its start".into(), &how, &read_console(dir)).into());
+        }
+    }
+}
+
+/// All that the guest wrote to its console.
+pub(crate) fn read_console(dir: &Path) -> String {
+    fs::read(dir.join("console.log"))
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,232 @@
+//! Real guests, with Debian's own provider: every claim of the lab's interface, checked on a booted kernel.
+//!
+//! They download packages on their first run, so they run on request: `OXVERBS_LAB=1`.
+
+use std::time::{Duration, Instant};
+
+use lab::{Config, Ended, Guest, Kernel, Provider, Step, Topology, Userland};
+
+/// Whether guests may be booted; else the test is skipped by name.
+fn requested(test: &str) -> bool {
+    let requested = std::env::var_os("OXVERBS_LAB").is_some();
+    if !requested {
+        test_support::skip(
+            &format!("lab::guest::{test}"),
+            "boots QEMU: wants OXVERBS_LAB=1",
+        );
+    }
+    requested
+}
+
+fn config() -> Config {
+    Config {
+        provider: Provider::Official,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn steps_report_what_happened() {
+    if !requested("steps_report_what_happened") {
+        return;
+    }
+    let mut guest = Guest::boot(&config()).unwrap();
+
+    let both = guest
+        .run(Step::new("both streams", "echo out; echo err >&2; exit 7"))
+        .unwrap();
+    assert_eq!(
+        (both.stdout.as_str(), both.stderr.as_str(), both.ended),
+        ("out\n", "err\n", Ended::Exit(7))
+    );
+    let literal = guest
+        .run(Step::program(
+            "literal",
+            ["printf", "%s|", "a b", "$HOME", "it's"],
+        ))
+        .unwrap();
+    assert_eq!(literal.stdout, "a b|$HOME|it's|");
+    let signal = guest.run(Step::new("signal", "kill -SEGV $$")).unwrap();
+    assert_eq!(signal.ended, Ended::Signal(11));
+    let environment = guest.run(
+        Step::new(
+            "environment",
+            "echo $A $(ulimit -l) $PYTHONDONTWRITEBYTECODE",
+        )
+        .env("A", "x y"),
+    );
+    assert_eq!(environment.unwrap().stdout, "x y unlimited 1\n");
+
+    // A step that hangs, deaf to SIGTERM, is ended; its output so far and the guest stay.
+    let started = Instant::now();
+    let hang = Step::new(
+        "hang",
+        "echo before; trap '' TERM; while :; do sleep 1; done",
+    )
+    .timeout(Duration::from_secs(1));
+    let hang = guest.run(hang).unwrap();
+    assert_eq!(
+        (hang.ended, hang.stdout.as_str()),
+        (Ended::TimedOut, "before\n")
+    );
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert!(guest.run(Step::new("alive", "true")).unwrap().ok());
+
+    // What a step leaves running is gone before the next.
+    guest
+        .run(Step::new("leaves a process", "sleep 987 &"))
+        .unwrap();
+    let processes = guest
+        .run(Step::new("processes", "ps -e -o args="))
+        .unwrap()
+        .expect_ok()
+        .unwrap();
+    assert!(
+        !processes.stdout.contains("sleep 987"),
+        "{}",
+        processes.stdout
+    );
+
+    // Output arrives while the step runs.
+    let mut first = None;
+    let started = Instant::now();
+    guest
+        .run_with(Step::new("stream", "echo a; sleep 2; echo b"), |_, _| {
+            first.get_or_insert_with(|| started.elapsed());
+        })
+        .unwrap();
+    assert!(first.unwrap() + Duration::from_secs(1) < started.elapsed());
+
+    // Both directions of the shared directory.
+    std::fs::write(guest.work().join("from-host"), "hello").unwrap();
+    let shared = guest
+        .run(Step::new(
+            "share",
+            "cat /share/work/from-host; echo there >/share/work/from-guest",
+        ))
+        .unwrap();
+    assert_eq!(shared.stdout, "hello");
+    assert_eq!(
+        std::fs::read_to_string(guest.work().join("from-guest")).unwrap(),
+        "there\n"
+    );
+
+    let readonly = guest.run(Step::new(
+        "read-only",
+        "touch /usr/x || touch /oxverbs/checkout/x || touch /oxverbs/target/x",
+    ));
+    assert!(!readonly.unwrap().ok());
+    assert!(guest.complaints().is_empty(), "{:?}", guest.complaints());
+}
+
+#[test]
+fn traffic_claims_and_resources_on_every_kernel_and_userland() {
+    if !requested("traffic_claims_and_resources_on_every_kernel_and_userland") {
+        return;
+    }
+    for kernel in [Kernel::Stable, Kernel::Backports] {
+        for userland in [Userland::Bookworm, Userland::Trixie, Userland::Sid] {
+            let mut guest = Guest::boot(&Config {
+                kernel,
+                userland,
+                ..config()
+            })
+            .unwrap();
+            println!(
+                "{:?}, up in {:.1} s",
+                guest.versions(),
+                guest.boot_seconds()
+            );
+            let before = guest.resources().unwrap();
+            let client = Step::new("client", "ibv_rc_pingpong -e -g 1 -d rxe0 -n 100 localhost")
+                .when_listening(18515)
+                .server(Step::new(
+                    "server",
+                    "ibv_rc_pingpong -e -g 1 -d rxe0 -n 100",
+                ));
+            let client = guest.run(client).unwrap().expect_ok().unwrap();
+            assert!(client.stdout.contains("100 iters"), "{}", client.stdout);
+            assert!(client.servers[0].ok(), "{:?}", client.servers[0]);
+            assert_eq!(guest.resources().unwrap(), before);
+            let claims = guest.claims().unwrap();
+            assert_eq!(claims[0].0, "rxe0");
+            assert!(claims[0].1.contains("/librxe-rdmav"), "{claims:?}");
+        }
+    }
+}
+
+#[test]
+fn packets_cross_the_cable_of_a_pair() {
+    if !requested("packets_cross_the_cable_of_a_pair") {
+        return;
+    }
+    for kernel in [Kernel::Stable, Kernel::Backports] {
+        let mut guest = Guest::boot(&Config {
+            kernel,
+            topology: Topology::Pair,
+            ..config()
+        })
+        .unwrap();
+        let received = |guest: &mut Guest| -> u64 {
+            let count = guest
+                .run(Step::new(
+                    "count",
+                    "cat /sys/class/net/ox1/statistics/rx_packets",
+                ))
+                .unwrap();
+            count.stdout.trim().parse().unwrap()
+        };
+        let before = received(&mut guest);
+        for kind in ["rc", "uc", "ud", "srq"] {
+            let program = format!("ibv_{kind}_pingpong -e -g 1 -n 100");
+            let client = Step::new("client", format!("{program} -d rxe1 10.9.0.1"))
+                .when_listening(18515)
+                .server(Step::new("server", format!("{program} -d rxe0")));
+            guest.run(client).unwrap().expect_ok().unwrap();
+        }
+        assert!(received(&mut guest) - before >= 4 * 100);
+    }
+}
+
+#[test]
+fn a_dead_guest_is_named_and_replaced() {
+    if !requested("a_dead_guest_is_named_and_replaced") {
+        return;
+    }
+    let mut guest = Guest::boot(&config()).unwrap();
+    let steps = vec![
+        Step::new("first", "echo 1"),
+        Step::new("crash", "echo c >/proc/sysrq-trigger; sleep 60"),
+        Step::new("after", "echo 2"),
+    ];
+    let mut seen = Vec::new();
+    let outcomes = guest
+        .run_all(steps, |outcome| seen.push(outcome.name.clone()))
+        .unwrap();
+    assert_eq!(seen, ["first", "crash", "after"]);
+    assert!(outcomes[0].ok() && outcomes[2].ok());
+    assert_eq!(outcomes[1].ended, Ended::GuestDied);
+    assert!(
+        outcomes[1]
+            .stderr
+            .contains("during step crash: Kernel panic"),
+        "{}",
+        outcomes[1].stderr
+    );
+}
+
+#[test]
+fn devices_that_cannot_be_set_up_are_named() {
+    if !requested("devices_that_cannot_be_set_up_are_named") {
+        return;
+    }
+    let broken = Config {
+        setup: "echo remark; ip link add x type nonsense".into(),
+        ..config()
+    };
+    let error = Guest::boot(&broken).unwrap_err().to_string();
+    assert!(
+        error.contains("could not be set up") && error.contains("remark"),
+        "{error}"
+    );
+}
