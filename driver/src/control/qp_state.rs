@@ -183,7 +183,9 @@ const TABLE: &[Line] = &[
             optional(&[
                 PORT, AV, TIMEOUT, RETRY, RNR, RD, DEST_RD, ALT, ACCESS, PKEY, RNR_TIMER, MIG,
             ]),
-            optional(&[AV, ALT, ACCESS, PKEY, MIG]),
+            // IBTA and the kernel's table allow AV to UC as well; but uverbs adds PORT to it on the
+            // way (`modify_qp` of uverbs_cmd.c), and the table does not allow that
+            optional(&[ALT, ACCESS, PKEY, MIG]),
             optional(&[PKEY, QKEY]),
         ],
     },

@@ -93,6 +93,8 @@ impl Uctx {
     }
 
     /// Changes size or limit of a shared receive queue, as far as `mask` goes.
+    ///
+    /// rxe refuses it (`EINVAL`): see [`modify_srq_rxe`](Self::modify_srq_rxe).
     pub fn modify_srq(
         &self,
         handle: Srq,
@@ -108,8 +110,9 @@ impl Uctx {
         })
     }
 
-    /// [`modify_srq`](Self::modify_srq) on rxe, which makes a new queue when the size changes and
-    /// answers where to map it. The answer is all zero if there is no new queue.
+    /// [`modify_srq`](Self::modify_srq) on rxe, which wants its own data with every modify, makes a
+    /// new queue when the size changes and answers where to map it. The answer is all zero if there is
+    /// no new queue.
     pub fn modify_srq_rxe(
         &self,
         handle: Srq,
