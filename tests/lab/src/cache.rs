@@ -178,6 +178,7 @@ impl Cache {
             &format!("unpacking {}", recipe.name),
         );
         for (deb, package) in debs.iter().zip(&resolved.packages) {
+            crate::interrupt::check()?;
             unpack_deb(deb, &scratch, recipe.filter)?;
             bar.inc(package.size);
         }

@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::Cache;
 use crate::config::{Config, Provider};
 use crate::death::{self, GuestDied};
+use crate::interrupt;
 use crate::kits::{self, KernelKit, Tools};
 use crate::qemu::{self, Event};
 use crate::setup;
@@ -30,25 +30,6 @@ const CLAIMS: &str = include_str!("guest/claims.py");
 pub(crate) const POLL: Duration = Duration::from_millis(40);
 /// From SIGTERM to SIGKILL, and from there until a step counts as stuck in the kernel.
 const GRACE: Duration = Duration::from_secs(2);
-
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// Ends all guests of this process soon: what waits for one returns [`Interrupted`]. For signal handlers' threads.
-pub fn interrupt() {
-    INTERRUPTED.store(true, Ordering::Relaxed);
-}
-
-/// The error after [`interrupt`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interrupted;
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 /// What a guest consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -473,9 +454,7 @@ impl Guest {
         if let Some(died) = &self.died {
             return Err(died.clone().into());
         }
-        if INTERRUPTED.load(Ordering::Relaxed) {
-            return Err(Interrupted.into());
-        }
+        interrupt::check()?;
         match self.events.recv_timeout(POLL) {
             Ok(Event::Line(line)) => Ok(Some(line)),
             Ok(Event::Ended(how)) => Err(self.declare_dead(during, &how).into()),

@@ -27,6 +27,7 @@ pub mod cpio;
 pub mod death;
 pub mod debian;
 pub mod guest;
+pub mod interrupt;
 pub mod kernel_image;
 pub mod kits;
 mod qemu;
@@ -36,6 +37,7 @@ pub mod witness;
 
 pub use config::{Config, Profile, Provider, Topology};
 pub use death::GuestDied;
-pub use guest::{Guest, Interrupted, Resources, Running, Stream, Versions, interrupt};
+pub use guest::{Guest, Resources, Running, Stream, Versions};
+pub use interrupt::{Interrupted, interrupt};
 pub use kits::{Kernel, Userland};
 pub use step::{Ended, Outcome, Step};

@@ -131,9 +131,16 @@ struct Report<'a> {
     kernel_complaints: Vec<String>,
 }
 
-/// Makes Ctrl-C end guests in order instead of leaving their directories behind.
+/// Makes Ctrl-C end guests and downloads in order instead of leaving things behind; the second one ends at once.
 pub(crate) fn end_guests_on_ctrl_c() -> Result<()> {
-    ctrlc::set_handler(lab::interrupt).context("installing the Ctrl-C handler")
+    let mut seen = false;
+    let handler = move || {
+        if std::mem::replace(&mut seen, true) {
+            std::process::exit(130);
+        }
+        lab::interrupt();
+    };
+    ctrlc::set_handler(handler).context("installing the Ctrl-C handler")
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {

@@ -148,6 +148,7 @@ impl Fetcher {
         let mut body = response.into_body().into_reader();
         let mut buffer = vec![0; 1 << 16];
         loop {
+            crate::interrupt::check()?;
             let got = body.read(&mut buffer).map_err(|error| {
                 anyhow!(Transient).context(format!("{uri}: {error} (the connection broke)"))
             })?;
