@@ -12,7 +12,7 @@
 //! Everything gets its final name only when it is complete, so an interrupted run costs no more than its own work.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -76,6 +76,9 @@ struct Resolved {
     request: String,
     archive: String,
     packages: Vec<Package>,
+    /// Name of the tree built from it, so that [`Cache::prune`] knows what is in use.
+    #[serde(default)]
+    tree: String,
 }
 
 /// The cache, locked against other processes for as long as this value lives.
@@ -108,7 +111,10 @@ impl Cache {
                 "the lab runs on x86-64 Linux only: it uses Debian's amd64 packages of QEMU and of the guest"
             );
         }
-        let dir = directory()?;
+        Self::open_in(directory()?, refresh)
+    }
+
+    fn open_in(dir: PathBuf, refresh: bool) -> Result<Self> {
         fs::create_dir_all(&dir).map_err(|error| disk(error, &dir))?;
         let path = dir.join("lock");
         let lock = File::create(&path).map_err(|error| disk(error, &path))?;
@@ -156,6 +162,7 @@ impl Cache {
         let mut resolved = self.resolved(recipe, self.refresh)?;
         let mut tree = self.tree_of(recipe, &resolved);
         if tree.dir.is_dir() {
+            self.remember_tree(recipe, resolved, &tree)?;
             return Ok(tree);
         }
         let mut fetched = self.fetch_all(recipe, &resolved);
@@ -185,7 +192,78 @@ impl Cache {
         bar.finish_and_clear();
         finish(&scratch)?;
         fs::rename(&scratch, &tree.dir).map_err(|error| disk(error, &tree.dir))?;
+        self.remember_tree(recipe, resolved, &tree)?;
         Ok(tree)
+    }
+
+    fn remember_tree(&self, recipe: &Recipe, mut resolved: Resolved, tree: &Tree) -> Result<()> {
+        let name = tree.dir.file_name().unwrap_or_default().to_string_lossy();
+        if resolved.tree == name {
+            return Ok(());
+        }
+        resolved.tree = name.into_owned();
+        let text = serde_json::to_string_pretty(&resolved)?;
+        write_whole(&self.resolved_path(recipe), text.as_bytes())
+    }
+
+    fn resolved_path(&self, recipe: &Recipe) -> PathBuf {
+        self.path(&format!("resolved/{}.json", recipe.name))
+    }
+
+    /// Removes what no recipe uses any more: trees and packages of older versions, and initial file systems, which are
+    /// rebuilt in a second. Returns the paths that it removed.
+    ///
+    /// Fails while a guest runs: it may be using an older tree.
+    pub fn prune(&self) -> Result<Vec<PathBuf>> {
+        let guests = crate::guest::running(&self.path("runs"));
+        if guests > 0 {
+            bail!("{guests} guest(s) of this cache are running");
+        }
+        let mut used: HashSet<String> = HashSet::new();
+        for path in entries(&self.path("resolved")) {
+            let Ok(text) = fs::read_to_string(&path) else {
+                continue;
+            };
+            match serde_json::from_str::<Resolved>(&text) {
+                Ok(resolved) => {
+                    used.insert(resolved.tree);
+                    used.extend(
+                        resolved
+                            .packages
+                            .iter()
+                            .map(|p| format!("{}.deb", p.sha256)),
+                    );
+                }
+                // A source package's pointer is the path of its tree.
+                Err(_) => used.extend(text.rsplit('/').next().map(str::to_owned)),
+            }
+        }
+        let mut removed = Vec::new();
+        for path in entries(&self.path("trees"))
+            .into_iter()
+            .chain(entries(&self.path("debs")))
+        {
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            // Tarballs of source packages carry their own name behind the hash.
+            if used.contains(&name) || name.contains(".orig.tar.") {
+                continue;
+            }
+            removed.push(path);
+        }
+        removed.extend(entries(&self.path("initrds")));
+        for path in &removed {
+            let outcome = if path.is_dir() {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            };
+            outcome.map_err(|error| disk(error, path))?;
+        }
+        Ok(removed)
     }
 
     fn tree_of(&self, recipe: &Recipe, resolved: &Resolved) -> Tree {
@@ -203,7 +281,7 @@ impl Cache {
     }
 
     fn resolved(&self, recipe: &Recipe, refresh: bool) -> Result<Resolved> {
-        let path = self.path(&format!("resolved/{}.json", recipe.name));
+        let path = self.resolved_path(recipe);
         let request = format!(
             "{:?}",
             (
@@ -243,6 +321,7 @@ impl Cache {
             request,
             archive,
             packages,
+            tree: String::new(),
         };
         write_whole(&path, serde_json::to_string_pretty(&resolved)?.as_bytes())?;
         Ok(resolved)
@@ -262,6 +341,14 @@ impl Cache {
         let targets: HashMap<&String, PathBuf> =
             missing.iter().map(|p| (&p.sha256, target(p))).collect();
         let fetcher = &self.fetcher;
+        if !missing.is_empty() && bar.is_hidden() {
+            eprintln!(
+                "lab: downloading {} packages for {} ({} MiB)",
+                missing.len(),
+                recipe.name,
+                bar.length().unwrap_or_default() >> 20
+            );
+        }
         let next = AtomicUsize::new(0);
         let failure: Mutex<Option<anyhow::Error>> = Mutex::new(None);
         let store = |error| *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -292,6 +379,27 @@ impl Cache {
     }
 }
 
+/// What a directory holds; nothing if there is none.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Bytes of everything below a path.
+pub fn size(path: &Path) -> u64 {
+    match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => entries(path).iter().map(|path| size(path)).sum(),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    }
+}
+
 /// Writes a file under a temporary name and renames it.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
     let parent = path
@@ -307,5 +415,70 @@ fn remove_tree(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(disk(error, dir)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+    }
+
+    #[test]
+    fn pruning_keeps_what_recipes_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open_in(dir.path().to_owned(), false).unwrap();
+        let resolved = r#"{"request": "", "archive": "", "tree": "sid-1", "packages": [
+            {"name": "a", "version": "1", "suite": "sid", "filename": "f", "size": 1, "sha256": "aa"}]}"#;
+        write_whole(&cache.path("resolved/sid.json"), resolved.as_bytes()).unwrap();
+        write_whole(&cache.path("resolved/source-x-sid"), b"trees/source-x-1").unwrap();
+        let keep = [
+            "trees/sid-1/f",
+            "trees/source-x-1/f",
+            "debs/aa.deb",
+            "debs/cc.x_1.orig.tar.xz",
+            "indexes/i",
+        ];
+        let drop = [
+            "trees/sid-0/f",
+            "trees/sid-2.tmp/f",
+            "debs/bb.deb",
+            "debs/dd.deb.part",
+            "initrds/i.cpio",
+        ];
+        keep.iter()
+            .chain(&drop)
+            .for_each(|path| touch(&cache.path(path)));
+        assert_eq!(cache.prune().unwrap().len(), drop.len());
+        assert!(keep.iter().all(|path| cache.path(path).exists()));
+        assert!(!drop.iter().any(|path| cache.path(path).exists()));
+    }
+
+    #[test]
+    fn nothing_is_pruned_under_a_running_guest() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open_in(dir.path().to_owned(), false).unwrap();
+        touch(&cache.path("debs/bb.deb"));
+        touch(&cache.path("runs/guest-1/in-use"));
+        let guest = File::open(cache.path("runs/guest-1/in-use")).unwrap();
+        guest.lock().unwrap();
+        assert!(cache.prune().unwrap_err().to_string().contains("running"));
+        drop(guest);
+        assert_eq!(cache.prune().unwrap(), [cache.path("debs/bb.deb")]);
+    }
+
+    #[test]
+    fn a_second_user_of_the_cache_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Cache::open_in(dir.path().to_owned(), false).unwrap();
+        let path = dir.path().to_owned();
+        let second = std::thread::spawn(move || Cache::open_in(path, false).map(|_| ()));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!second.is_finished());
+        drop(first);
+        second.join().unwrap().unwrap();
     }
 }

@@ -28,8 +28,10 @@ const CLAIMS: &str = include_str!("guest/claims.py");
 
 /// How often a step's output is looked for while it runs.
 pub(crate) const POLL: Duration = Duration::from_millis(40);
-/// From SIGTERM to SIGKILL, and from there until a step counts as stuck in the kernel.
+/// From SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+/// From SIGKILL until a step counts as stuck in the kernel; a loaded host needs a while to run the guest's shell.
+const STUCK: Duration = Duration::from_secs(15);
 
 /// What a guest consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -310,13 +312,13 @@ impl Guest {
             }
             if Instant::now() > deadline {
                 timed_out = !running.stopping;
-                deadline = Instant::now() + GRACE;
                 let Some(signal) = signals.next() else {
                     let what = "a step that timed out does not even die by SIGKILL: it hangs in the kernel";
                     return Err(self
                         .declare_dead(&format!("step {}", running.name), what)
                         .into());
                 };
+                deadline = Instant::now() + if signal == "KILL" { STUCK } else { GRACE };
                 self.tell(&format!("kill {} {signal}", running.id), &running.name)?;
             }
         };
@@ -534,6 +536,13 @@ impl Tail {
 
 /// Lock that a guest's directory holds while the guest lives.
 const IN_USE: &str = "in-use";
+
+/// Guests of any process that live in `runs`.
+pub(crate) fn running(runs: &Path) -> usize {
+    let entries = fs::read_dir(runs).into_iter().flatten().flatten();
+    let locks = entries.filter_map(|entry| File::open(entry.path().join(IN_USE)).ok());
+    locks.filter(|lock| lock.try_lock().is_err()).count()
+}
 
 /// Removes the directories of guests whose process was killed.
 fn remove_leftovers(runs: &Path) {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// Run a command in a QEMU guest with a Debian kernel and RDMA devices.
 ///
-/// The first use downloads about 600 MB of Debian packages into $XDG_CACHE_HOME/oxverbs; later ones start in seconds.
+/// The first use downloads about 210 MB of Debian packages into $XDG_CACHE_HOME/oxverbs; later ones start in seconds.
 /// The mirror is the host's apt's, or $OXVERBS_DEBIAN_MIRROR.
 ///
 /// Exit status: the command's; 128 + N if signal N killed it; 124 after a timeout; 125 if the lab failed or the guest died.
@@ -94,23 +94,29 @@ impl GuestArguments {
         }
     }
 
-    /// Builds our provider if the guest will use it.
+    /// Builds our provider and the examples if the guest will use them.
     pub(crate) fn build(&self) -> Result<()> {
         if self.provider == Provider::Official || self.no_build {
             return Ok(());
         }
-        // Its own call, so that no other package's features reach it.
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "oxverbs-ffi"]);
-        if self.release {
-            cargo.arg("--release");
-        }
-        let status = cargo
-            .current_dir(self.config().checkout())
-            .status()
-            .context("running cargo")?;
-        if !status.success() {
-            bail!("building oxverbs-ffi: {status}");
+        // The provider in its own call, so that no other package's features reach it.
+        for what in [
+            ["--package", "oxverbs-ffi", "--lib"],
+            ["--package", "oxverbs", "--examples"],
+        ] {
+            let mut cargo =
+                Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            cargo.args(["build", "--quiet"]).args(what);
+            if self.release {
+                cargo.arg("--release");
+            }
+            let status = cargo
+                .current_dir(self.config().checkout())
+                .status()
+                .context("running cargo")?;
+            if !status.success() {
+                bail!("cargo build {}: {status}", what.join(" "));
+            }
         }
         Ok(())
     }

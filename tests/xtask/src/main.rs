@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod cache;
 mod lab;
 mod test;
 
@@ -23,12 +24,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Word {
+    Cache(cache::Arguments),
     Lab(lab::Arguments),
     Test(test::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().word {
+        Word::Cache(arguments) => cache::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
     };

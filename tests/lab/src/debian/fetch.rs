@@ -246,7 +246,7 @@ fn hex(bytes: &[u8]) -> String {
 pub fn disk(error: io::Error, path: &Path) -> anyhow::Error {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (the lab's cache wants about 3 GB; set XDG_CACHE_HOME to a file system with space; \
+            " (the lab's cache wants up to 3 GB; set XDG_CACHE_HOME to a file system with space; \
              what is there stays usable)"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
