@@ -2,20 +2,22 @@
 //!
 //! They download packages on their first run, so they run on request: `OXVERBS_LAB=1`.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lab::{Config, Ended, Guest, Kernel, Provider, Step, Topology, Userland};
 
-/// Whether guests may be booted; else the test is skipped by name.
-fn requested(test: &str) -> bool {
-    let requested = std::env::var_os("OXVERBS_LAB").is_some();
-    if !requested {
+/// The right to boot guests, one test at a time (each takes two processors); `None`: the test is skipped by name.
+fn requested(test: &str) -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    if std::env::var_os("OXVERBS_LAB").is_none() {
         test_support::skip(
             &format!("lab::guest::{test}"),
             "boots QEMU: wants OXVERBS_LAB=1",
         );
+        return None;
     }
-    requested
+    Some(ONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn config() -> Config {
@@ -27,9 +29,9 @@ fn config() -> Config {
 
 #[test]
 fn steps_report_what_happened() {
-    if !requested("steps_report_what_happened") {
+    let Some(_turn) = requested("steps_report_what_happened") else {
         return;
-    }
+    };
     let mut guest = Guest::boot(&config()).unwrap();
 
     let both = guest
@@ -121,9 +123,9 @@ fn steps_report_what_happened() {
 
 #[test]
 fn traffic_claims_and_resources_on_every_kernel_and_userland() {
-    if !requested("traffic_claims_and_resources_on_every_kernel_and_userland") {
+    let Some(_turn) = requested("traffic_claims_and_resources_on_every_kernel_and_userland") else {
         return;
-    }
+    };
     for kernel in [Kernel::Stable, Kernel::Backports] {
         for userland in [Userland::Bookworm, Userland::Trixie, Userland::Sid] {
             let mut guest = Guest::boot(&Config {
@@ -157,9 +159,9 @@ fn traffic_claims_and_resources_on_every_kernel_and_userland() {
 
 #[test]
 fn packets_cross_the_cable_of_a_pair() {
-    if !requested("packets_cross_the_cable_of_a_pair") {
+    let Some(_turn) = requested("packets_cross_the_cable_of_a_pair") else {
         return;
-    }
+    };
     for kernel in [Kernel::Stable, Kernel::Backports] {
         let mut guest = Guest::boot(&Config {
             kernel,
@@ -190,9 +192,9 @@ fn packets_cross_the_cable_of_a_pair() {
 
 #[test]
 fn a_dead_guest_is_named_and_replaced() {
-    if !requested("a_dead_guest_is_named_and_replaced") {
+    let Some(_turn) = requested("a_dead_guest_is_named_and_replaced") else {
         return;
-    }
+    };
     let mut guest = Guest::boot(&config()).unwrap();
     let steps = vec![
         Step::new("first", "echo 1"),
@@ -217,9 +219,9 @@ fn a_dead_guest_is_named_and_replaced() {
 
 #[test]
 fn devices_that_cannot_be_set_up_are_named() {
-    if !requested("devices_that_cannot_be_set_up_are_named") {
+    let Some(_turn) = requested("devices_that_cannot_be_set_up_are_named") else {
         return;
-    }
+    };
     let broken = Config {
         setup: "echo remark; ip link add x type nonsense".into(),
         ..config()
