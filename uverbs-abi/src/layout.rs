@@ -1,7 +1,13 @@
 //! The size and the offsets of each struct, as data.
 //!
-//! `tests/layout.rs` generates C from this and compares with the installed headers; a tracer may
-//! use it to name the fields of a command.
+//! `tests/headers.rs` generates C from this and compares with the installed headers;
+//! [`trace`](crate::trace) names the fields of commands by it.
+
+/// A struct that is described in this way.
+pub trait HasLayout {
+    /// The description.
+    const LAYOUT: &'static Layout;
+}
 
 /// One struct of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +32,7 @@ pub struct Field {
 }
 
 /// Every struct of this crate, by module.
-pub const ALL: &[(&str, &[Layout])] = &[
+pub const ALL: &[(&str, &[&Layout])] = &[
     ("ioctl::wire", crate::ioctl::wire::LAYOUTS),
     ("types", crate::types::LAYOUTS),
     ("event", crate::event::LAYOUTS),

@@ -13,6 +13,7 @@
 //! * [`event`]: records read from completion channels and from the asynchronous event file.
 //! * [`udata`]: what drivers add to commands and responses.
 //! * [`netlink`]: RDMA netlink, by which devices are found.
+//! * [`trace`]: requests as text.
 //!
 //! # A command
 //!
@@ -57,6 +58,7 @@ pub mod layout;
 pub mod netlink;
 pub mod object;
 mod reserved;
+pub mod trace;
 pub mod types;
 pub mod udata;
 pub mod write;

@@ -34,10 +34,9 @@ macro_rules! abi_structs {
             };
         )*
 
-        /// Layouts of this module's structs, for tests against C and for tools.
-        pub const LAYOUTS: &[crate::layout::Layout] = &[
-            $(
-                crate::layout::Layout {
+        $(
+            impl crate::layout::HasLayout for $name {
+                const LAYOUT: &'static crate::layout::Layout = &crate::layout::Layout {
                     c_name: $c_name,
                     size: $size,
                     fields: &[
@@ -47,9 +46,13 @@ macro_rules! abi_structs {
                             size: core::mem::size_of::<$ty>(),
                         } ),*
                     ],
-                },
-            )*
-        ];
+                };
+            }
+        )*
+
+        /// Layouts of this module's structs, for tests against C and for tools.
+        pub const LAYOUTS: &[&crate::layout::Layout] =
+            &[$( <$name as crate::layout::HasLayout>::LAYOUT ),*];
     };
 }
 
@@ -293,6 +296,7 @@ macro_rules! write_commands {
                     number: $number,
                     extended: extended!($($extended)?),
                     name: $c_name,
+                    request: <$request as crate::layout::HasLayout>::LAYOUT,
                     request_len: core::mem::size_of::<$request>(),
                     response_len: core::mem::size_of::<$response>(),
                 };

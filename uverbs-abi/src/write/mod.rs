@@ -12,6 +12,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::layout::{HasLayout, Layout};
+
 pub mod ah;
 mod call;
 pub mod context;
@@ -31,7 +33,7 @@ pub mod xrcd;
 pub use call::{Plain, WriteCall};
 
 /// A request struct that is a write command.
-pub trait WriteCommand: IntoBytes + Immutable + FromBytes {
+pub trait WriteCommand: IntoBytes + Immutable + FromBytes + HasLayout {
     /// What the command is.
     const SPEC: &'static WriteSpec;
     /// The response struct; `()` if there is none.
@@ -47,6 +49,8 @@ pub struct WriteSpec {
     pub extended: bool,
     /// The C name.
     pub name: &'static str,
+    /// The request struct.
+    pub request: &'static Layout,
     /// Bytes of the request struct, without variable parts.
     pub request_len: usize,
     /// Bytes of the response struct.
