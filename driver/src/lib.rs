@@ -2,5 +2,9 @@
 
 pub mod control;
 pub mod data;
+pub mod error;
 pub mod sys;
 pub mod verbs;
+
+pub use error::{Error, Result};
+pub use verbs::*;

@@ -6,5 +6,6 @@ pub mod ioctl;
 pub mod kernel;
 pub mod mapping;
 pub mod process;
+pub mod sysfs;
 
 pub use errno::Errno;
