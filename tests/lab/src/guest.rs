@@ -1,5 +1,6 @@
 //! A booted guest.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::symlink;
@@ -46,6 +47,22 @@ pub struct Versions {
     pub rdma_core: String,
     /// Version of the QEMU package.
     pub qemu: String,
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kernel,
+            kernel_package,
+            userland,
+            rdma_core,
+            qemu,
+        } = self;
+        write!(
+            f,
+            "Linux {kernel} ({kernel_package}), {userland} with rdma-core {rdma_core}, QEMU {qemu}"
+        )
+    }
 }
 
 /// Which stream a piece of output belongs to.

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use lab::{Config, Ended, Guest, Kernel, Profile, Provider, Step, Stream, Topology, Userland};
+use lab::{
+    Config, Ended, Guest, GuestDied, Interrupted, Kernel, Profile, Provider, Step, Stream,
+    Topology, Userland,
+};
 use serde::Serialize;
 
 /// Run a command in a QEMU guest with a Debian kernel and RDMA devices.
@@ -122,11 +125,14 @@ impl GuestArguments {
     }
 }
 
+/// Exit code for what is not the command's doing.
+const LAB_FAILED: i32 = 125;
+
 /// What `--json` writes.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
-    versions: &'a lab::Versions,
+    versions: lab::Versions,
     provider: Provider,
     command: &'a [String],
     ended: Ended,
@@ -156,65 +162,76 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let config = arguments.guest.config();
     let mut guest = Guest::boot(&config)?;
     let versions = guest.versions().clone();
-    eprintln!(
-        "lab: Linux {} ({}), {} with rdma-core {}, QEMU {}, up in {:.1} s",
-        versions.kernel,
-        versions.kernel_package,
-        versions.userland,
-        versions.rdma_core,
-        versions.qemu,
-        guest.boot_seconds()
-    );
+    eprintln!("lab: {versions}, up in {:.1} s", guest.boot_seconds());
     let step = Step::program(arguments.command.join(" "), &arguments.command);
-    let outcome = guest.run_with(step.timeout(Duration::from_secs(arguments.timeout)), echo)?;
-    match outcome.ended {
-        Ended::Exit(_) => {}
+    let step = step.timeout(Duration::from_secs(arguments.timeout));
+    let mut report = Report {
+        versions,
+        provider: config.provider,
+        command: &arguments.command,
+        ended: Ended::GuestDied,
+        exit_code: LAB_FAILED,
+        seconds: 0.0,
+        boot_seconds: guest.boot_seconds(),
+        claims: Vec::new(),
+        kernel_complaints: Vec::new(),
+    };
+    match guest.run_with(step, echo) {
+        Ok(outcome) => {
+            report.ended = outcome.ended;
+            report.exit_code = outcome.ended.code();
+            report.seconds = outcome.seconds;
+        }
+        // Named below, after the report has been written.
+        Err(error) if error.is::<GuestDied>() => eprintln!("lab: {error:#}"),
+        Err(error) => return Err(error),
+    }
+    match report.ended {
+        Ended::Exit(_) | Ended::GuestDied => {}
         Ended::TimedOut => eprintln!(
             "lab: the command was killed after its timeout of {} s",
             arguments.timeout
         ),
         ended => eprintln!("lab: the command was {ended}"),
     }
-    let kernel_complaints = guest.complaints();
-    for complaint in &kernel_complaints {
-        eprintln!("lab: the guest's kernel said: {complaint}");
-    }
-    let claims = guest.claims();
-    let mut code = outcome.ended.code();
-    match &claims {
-        Ok(claims) => {
-            let shown: Vec<String> = claims
-                .iter()
-                .map(|(device, file)| format!("{device} by {file}"))
-                .collect();
-            eprintln!("lab: claimed: {}", shown.join(", "));
-            let foreign = |file: &str| !file.contains("oxverbs");
-            if config.provider == Provider::Ours && claims.iter().any(|(_, file)| foreign(file)) {
-                eprintln!("lab: ours did not claim every device");
-                code = if code == 0 { 125 } else { code };
-            }
+    report.kernel_complaints = guest.complaints();
+    if report.ended != Ended::GuestDied {
+        for complaint in &report.kernel_complaints {
+            eprintln!("lab: the guest's kernel said: {complaint}");
         }
-        Err(error) => {
-            eprintln!("lab: claimed: nothing: {error:#}");
-            code = if code == 0 { 125 } else { code };
+        let claimed = show_claims(&mut guest, &mut report.claims)?;
+        if !claimed && report.exit_code == 0 {
+            report.exit_code = LAB_FAILED;
         }
     }
     if let Some(path) = &arguments.json {
-        let report = Report {
-            versions: &versions,
-            provider: config.provider,
-            command: &arguments.command,
-            ended: outcome.ended,
-            exit_code: code,
-            seconds: outcome.seconds,
-            boot_seconds: guest.boot_seconds(),
-            claims: claims.unwrap_or_default(),
-            kernel_complaints,
-        };
         std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
             .with_context(|| path.display().to_string())?;
     }
-    Ok(u8::try_from(code).unwrap_or(125))
+    Ok(u8::try_from(report.exit_code).unwrap_or(125))
+}
+
+/// Shows which provider serves each device; whether the intended one serves all of them.
+fn show_claims(guest: &mut Guest, found: &mut Vec<(String, String)>) -> Result<bool> {
+    match guest.claims() {
+        Ok(claims) => *found = claims,
+        Err(error) if error.is::<Interrupted>() => return Err(error),
+        Err(error) => {
+            eprintln!("lab: claimed: nothing: {error:#}");
+            return Ok(false);
+        }
+    }
+    let shown: Vec<String> = found
+        .iter()
+        .map(|(device, file)| format!("{device} by {file}"))
+        .collect();
+    eprintln!("lab: claimed: {}", shown.join(", "));
+    let ours = found.iter().all(|(_, file)| file.contains("oxverbs"));
+    if guest.config().provider == Provider::Ours && !ours {
+        eprintln!("lab: ours did not claim every device");
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 fn echo(stream: Stream, bytes: &[u8]) {
