@@ -1,7 +1,7 @@
 //! The control path against a kernel that has an RDMA device.
 //!
-//! Uses `OXVERBS_UVERBS` (a device node of rxe), or the first node there is. Without one, every test is
-//! skipped by name; the lab has one.
+//! Uses `OXVERBS_UVERBS` (a device node of rxe), or the first node there is. Without one, each test is
+//! skipped by name; with `OXVERBS_LAB=1` the last one runs all of them in guests that have one.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -475,4 +475,48 @@ fn lead_to(uctx: &Uctx, qp_type: QpType, state: QpState, modify: &mut ModifyQp) 
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     panic!("the send queue drains for ever");
+}
+
+/// This very program, run in a guest of each kernel.
+#[test]
+fn in_the_lab() {
+    if std::env::var_os("OXVERBS_LAB").is_none() {
+        test_support::skip(
+            "oxverbs::kernel_control::in_the_lab",
+            "boots QEMU: wants OXVERBS_LAB=1",
+        );
+        return;
+    }
+    for kernel in [lab::Kernel::Stable, lab::Kernel::Backports] {
+        let config = lab::Config {
+            kernel,
+            provider: lab::Provider::Official,
+            ..lab::Config::default()
+        };
+        let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+        let target = config.target().canonicalize().unwrap();
+        let program =
+            std::path::Path::new("/oxverbs/target").join(program.strip_prefix(target).unwrap());
+        let mut guest = lab::Guest::boot(&config).unwrap();
+        let before = guest.resources().unwrap();
+        let step = lab::Step::program(
+            "kernel_control",
+            [program.to_str().unwrap(), "--test-threads=1", "--nocapture"],
+        );
+        let outcome = guest.run(step).unwrap();
+        print!("{}", outcome.stdout);
+        eprint!("{}", outcome.stderr);
+        assert!(outcome.ok(), "{kernel:?}");
+        assert!(outcome.stdout.contains("7 passed; 0 failed"), "{kernel:?}");
+        assert!(outcome.stdout.contains("2520 changes of state asked"));
+        let skips = outcome.stderr.matches("skipped: ").count();
+        assert_eq!(skips, 1, "only this test skips itself in the guest");
+        let after = guest.resources().unwrap();
+        assert_eq!(
+            format!("{after:?}"),
+            format!("{before:?}"),
+            "objects are left"
+        );
+        assert!(guest.complaints().is_empty(), "{:?}", guest.complaints());
+    }
 }
