@@ -113,6 +113,23 @@ fn steps_report_what_happened() {
         "there\n"
     );
 
+    // busybox as the witness of our cpio writer (the kernel is the other one: it booted from it).
+    let mut archive = lab::cpio::Archive::default();
+    archive.directory("d");
+    archive.file("d/f", 0o755, b"12345");
+    archive.symlink("d/l", "f");
+    std::fs::write(guest.work().join("a.cpio"), archive.finish()).unwrap();
+    let unpack = "mkdir u; cd u; busybox cpio -i </share/work/a.cpio 2>/dev/null; stat -c '%A %s %N' d d/f d/l; cat d/f";
+    let unpacked = guest
+        .run(Step::new("cpio", unpack))
+        .unwrap()
+        .expect_ok()
+        .unwrap();
+    assert_eq!(
+        unpacked.stdout,
+        "drwxr-xr-x 80 'd'\n-rwxr-xr-x 5 'd/f'\nlrwxrwxrwx 1 'd/l' -> 'f'\n12345"
+    );
+
     let readonly = guest.run(Step::new(
         "read-only",
         "touch /usr/x || touch /oxverbs/checkout/x || touch /oxverbs/target/x",

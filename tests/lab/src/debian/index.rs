@@ -210,4 +210,41 @@ mod tests {
         assert_eq!(signed_text(message).unwrap(), "A: 1\n-B: 2");
         assert_eq!(signed_text("A: 1"), None);
     }
+
+    /// With the archive's own signature: the planted change must be noticed.
+    #[test]
+    fn a_changed_release_is_refused() {
+        const NAME: &str = "lab::index::a_changed_release_is_refused";
+        if std::env::var_os("OXVERBS_LAB").is_none() {
+            return test_support::skip(NAME, "downloads: wants OXVERBS_LAB=1");
+        }
+        if !Path::new(KEYRING).exists() || Command::new("gpgv").arg("--version").output().is_err() {
+            return test_support::skip(NAME, "no gpgv or no Debian keyring");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let archives = crate::debian::sources::archives().unwrap();
+        let fetcher = Fetcher::new();
+        let indexes = Indexes::new(&fetcher, &archives, dir.path().to_owned());
+        indexes.release("trixie").unwrap();
+        let path = dir.path().join("trixie.InRelease");
+        let (text, trust) = check_signature(&path).unwrap();
+        assert_eq!(trust, Trust::Signed);
+        assert!(
+            Release::parse(&text)
+                .unwrap()
+                .file("main/binary-amd64/Packages.xz")
+                .is_some()
+        );
+        let message = fs::read_to_string(&path).unwrap();
+        for (from, to) in [
+            ("Origin: Debian", "Origin: debian"),
+            ("-----BEGIN PGP SIGNATURE-----", ""),
+        ] {
+            fs::write(&path, message.replacen(from, to, 1)).unwrap();
+            assert!(
+                check_signature(&path).is_err(),
+                "{from:?} changed unnoticed"
+            );
+        }
+    }
 }

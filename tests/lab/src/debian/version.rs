@@ -119,7 +119,9 @@ mod tests {
                         .args(["--compare-versions", a, relation, b])
                         .status()
                 };
-                let Ok(less) = ask("lt") else { return };
+                let Ok(less) = ask("lt") else {
+                    return test_support::skip("lab::dpkg::versions", "no dpkg on this host");
+                };
                 let equal = ask("eq").unwrap();
                 let expected = match (less.success(), equal.success()) {
                     (true, _) => Ordering::Less,
