@@ -1,3 +1,228 @@
 //! One suite of verbs behaviour that runs on any RDMA device.
+//!
+//! `cargo run -p hw-tests -- --device rxe0` runs every case that the device can run, and says by name
+//! which it cannot and why. The suite knows nothing of the device beyond its capabilities.
 
-fn main() {}
+mod check;
+mod cli;
+mod fixture;
+mod runner;
+mod suite;
+mod verbs;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use regex::Regex;
+use serde_json::json;
+
+use cli::{Options, Provider};
+use fixture::Env;
+use runner::{Outcome, Report, Totals};
+use suite::Case;
+use verbs::Verbs;
+use verbs::planted::{Plant, Planted};
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("hw-tests: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<bool> {
+    if let Some(name) = &options.run_case {
+        return run_case(options, name);
+    }
+    let cases = selected(options.filter.as_deref())?;
+    if options.list {
+        return list(options, &cases);
+    }
+    let seed = options.seed.unwrap_or_else(clock);
+    // No device is an error, not a suite without failures.
+    let device = open(options)?;
+    describe(options, &*device, cases.len(), seed)?;
+    drop(device);
+    if options.prove {
+        return prove(options, seed, &cases);
+    }
+    let started = Instant::now();
+    let mut reports = Vec::new();
+    for case in &cases {
+        let report = runner::run_in_child(options, seed, case, None)?;
+        runner::print(&report);
+        reports.push(report);
+    }
+    let totals = Totals::of(&reports);
+    let seconds = started.elapsed().as_secs_f64();
+    write_json(
+        options,
+        &json!({
+            "device": options.device(), "seed": seed, "seconds": seconds, "kernel": kernel(),
+            "totals": totals, "cases": reports,
+        }),
+    )?;
+    let Totals {
+        passed,
+        failed,
+        skipped,
+    } = totals;
+    println!("{passed} passed, {failed} failed, {skipped} skipped in {seconds:.0} s");
+    Ok(failed == 0 && passed > 0)
+}
+
+/// The cases whose names match.
+fn selected(filter: Option<&str>) -> Result<Vec<Case>> {
+    let mut cases = suite::all();
+    if let Some(filter) = filter {
+        let filter = Regex::new(filter).context("--filter")?;
+        cases.retain(|case| filter.is_match(&case.name));
+        if cases.is_empty() {
+            bail!("no case matches --filter {filter}");
+        }
+    }
+    Ok(cases)
+}
+
+fn list(options: &Options, cases: &[Case]) -> Result<bool> {
+    for case in cases {
+        let needs: Vec<_> = case.needs.iter().map(|need| format!("{need:?}")).collect();
+        match needs.is_empty() {
+            true => println!("{}", case.name),
+            false => println!("{}  (needs {})", case.name, needs.join(", ")),
+        }
+    }
+    println!("{} cases", cases.len());
+    let entry = |case: &Case| {
+        let needs: Vec<_> = case.needs.iter().map(|need| format!("{need:?}")).collect();
+        json!({ "name": case.name, "needs": needs })
+    };
+    write_json(options, &cases.iter().map(entry).collect::<Vec<_>>())?;
+    Ok(true)
+}
+
+fn describe(options: &Options, device: &dyn Verbs, cases: usize, seed: u64) -> Result<()> {
+    let port = device.port(options.port)?;
+    println!(
+        "running {cases} cases on {} port {} (MTU {}) through {}, Linux {}, seed {seed}",
+        options.device(),
+        options.port,
+        port.mtu_bytes(),
+        device.provider(),
+        kernel(),
+    );
+    Ok(())
+}
+
+fn open(options: &Options) -> Result<Box<dyn Verbs>> {
+    let name = options.device();
+    let device: Box<dyn Verbs> = match options.provider {
+        Provider::Oxverbs => bail!("the native provider"),
+        Provider::Libibverbs => Box::new(verbs::official::Official::open(name)?),
+    };
+    Ok(match options.plant {
+        Some(plant) => Box::new(Planted::new(device, plant)),
+        None => device,
+    })
+}
+
+/// Child process: one case.
+fn run_case(options: &Options, name: &str) -> Result<bool> {
+    let cases = suite::all();
+    let case = cases.iter().find(|case| case.name == name);
+    let case = case.with_context(|| format!("there is no case {name}"))?;
+    let env = Env {
+        near: open(options)?,
+        far: None,
+        port: options.port,
+        gid_index: options.gid_index,
+        far_port: options.port,
+        far_gid_index: options.gid_index,
+        seed: options.seed.unwrap_or_default(),
+    };
+    runner::run_here(&env, case);
+    Ok(true)
+}
+
+/// Plants each fault and runs the cases that guard against it: at least one must fail, and all of
+/// them must pass without the fault.
+fn prove(options: &Options, seed: u64, cases: &[Case]) -> Result<bool> {
+    let mut unseen = Vec::new();
+    for plant in Plant::ALL {
+        let guards = plant.guards();
+        let (mut red, mut green) = (Vec::new(), Vec::new());
+        for case in cases.iter().filter(|case| guards.contains(&case.name.as_str())) {
+            let healthy = runner::run_in_child(options, seed, case, None)?;
+            match healthy.outcome {
+                Outcome::Passed => {}
+                Outcome::Skipped(_) => continue,
+                Outcome::Failed(reason) => {
+                    bail!("{} fails without a planted fault: {reason}", case.name)
+                }
+            }
+            let planted = runner::run_in_child(options, seed, case, Some(plant))?;
+            match planted.outcome {
+                Outcome::Failed(reason) => red.push((planted.name, reason)),
+                _ => green.push(planted.name),
+            }
+        }
+        for (name, reason) in &red {
+            println!("planted {plant}: {name} turns red: {reason}");
+        }
+        for name in &green {
+            println!("planted {plant}: {name} STAYS GREEN");
+        }
+        if red.is_empty() || !green.is_empty() {
+            unseen.push(plant.to_string());
+        }
+    }
+    let total = Plant::ALL.len();
+    println!("{} of {total} planted faults turn the suite red", total - unseen.len());
+    if !unseen.is_empty() {
+        println!("not seen: {}", unseen.join(", "));
+    }
+    Ok(unseen.is_empty())
+}
+
+fn write_json(options: &Options, value: &impl serde::Serialize) -> Result<()> {
+    let Some(path) = &options.json else {
+        return Ok(());
+    };
+    let text = serde_json::to_string_pretty(value)?;
+    std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
+}
+
+fn clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |time| time.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_guards_exist() {
+        let cases = suite::all();
+        let names: HashSet<_> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names.len(), cases.len());
+        for plant in Plant::ALL {
+            for guard in plant.guards() {
+                assert!(names.contains(guard), "{plant}: no case {guard}");
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The cases, as data: each a name, what it needs, and a body.
+
+mod transfer;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::check::Check;
+use crate::fixture::Env;
+use crate::verbs::types::*;
+
+/// One named case.
+pub(crate) struct Case {
+    /// `area/what/parameters`; rules of the fault table in brackets at the end.
+    pub(crate) name: String,
+    pub(crate) needs: Vec<Need>,
+    pub(crate) timeout: Duration,
+    pub(crate) run: Box<dyn Fn(&Env) -> Check>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case")
+            .field("name", &self.name)
+            .field("needs", &self.needs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a device must have for a case to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Scatter/gather entries of a request.
+    Sge(u32),
+    /// Longest message.
+    Message(u32),
+    /// A datagram of that many bytes fits the path.
+    Mtu(u32),
+    Atomics,
+    Srq,
+    SrqResize,
+    MemoryWindows,
+    MemoryWindows2,
+    /// Local and remote invalidation.
+    Invalidate,
+    Multicast,
+    Flush,
+    AtomicWrite,
+    Ethernet,
+    /// Both ends in this process: the case looks at the far end with more than verbs, or times it.
+    Loopback,
+}
+
+impl Need {
+    /// Why the device cannot run a case, if it cannot.
+    pub(crate) fn missing(self, env: &Env) -> Check<Option<String>> {
+        let device = env.v().device()?;
+        let port = env.v().port(env.port)?;
+        let flag = |bit: u64, name: &str| {
+            (device.cap_flags & bit == 0).then(|| format!("device capability {name} is off"))
+        };
+        let least = |have: u32, want: u32, name: &str| {
+            (have < want).then(|| format!("{name} is {have}, the case needs {want}"))
+        };
+        Ok(match self {
+            Self::Sge(n) => least(device.max_sge, n, "max_sge"),
+            Self::Message(n) => least(port.max_msg_size, n, "max_msg_sz"),
+            Self::Mtu(n) => least(port.mtu_bytes(), n, "the active MTU"),
+            Self::Atomics => least(device.atomic_cap, 1, "atomic_cap"),
+            Self::Srq => least(device.max_srq, 1, "max_srq"),
+            Self::SrqResize => flag(cap::SRQ_RESIZE, "SRQ_RESIZE"),
+            Self::MemoryWindows => flag(cap::MEM_WINDOW, "MEM_WINDOW"),
+            Self::MemoryWindows2 => flag(cap::MEM_WINDOW_TYPE_2B, "MEM_WINDOW_TYPE_2B"),
+            Self::Invalidate => flag(cap::MEM_MGT_EXTENSIONS, "MEM_MGT_EXTENSIONS"),
+            Self::Multicast => least(device.max_mcast_grp, 1, "max_mcast_grp"),
+            Self::Flush => flag(cap::FLUSH_GLOBAL, "FLUSH_GLOBAL"),
+            Self::AtomicWrite => flag(cap::ATOMIC_WRITE, "ATOMIC_WRITE"),
+            Self::Ethernet => {
+                (port.link_layer == 1).then(|| "the port is InfiniBand, not Ethernet".to_owned())
+            }
+            Self::Loopback => env
+                .far
+                .is_some()
+                .then(|| "needs both ends in one process, not a peer".to_owned()),
+        })
+    }
+}
+
+/// Collects the cases of one area.
+#[derive(Debug, Default)]
+pub(crate) struct Suite {
+    pub(crate) cases: Vec<Case>,
+}
+
+impl Suite {
+    /// Adds a case; `needs` come first, so that the body reads as what happens.
+    pub(crate) fn case(
+        &mut self,
+        name: impl Into<String>,
+        needs: &[Need],
+        run: impl Fn(&Env) -> Check + 'static,
+    ) {
+        self.slow_case(30, name, needs, run);
+    }
+
+    /// A case with a time limit of its own, in seconds.
+    pub(crate) fn slow_case(
+        &mut self,
+        seconds: u64,
+        name: impl Into<String>,
+        needs: &[Need],
+        run: impl Fn(&Env) -> Check + 'static,
+    ) {
+        self.cases.push(Case {
+            name: name.into(),
+            needs: needs.to_vec(),
+            timeout: Duration::from_secs(seconds),
+            run: Box::new(run),
+        });
+    }
+}
+
+/// All cases, in the order in which they run.
+pub(crate) fn all() -> Vec<Case> {
+    let mut suite = Suite::default();
+    transfer::cases(&mut suite);
+    suite.cases
+}
