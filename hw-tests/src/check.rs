@@ -47,6 +47,12 @@ impl OrSkip<()> for Result<(), PostFault> {
     }
 }
 
+/// Ends a case whose device is known not to follow the specification. Named and counted as a skip,
+/// with the source, so that it is neither green nor red.
+pub(crate) fn deviates<T>(how: &str) -> Check<T> {
+    Err(Stop::Skip(format!("the device deviates: {how}")))
+}
+
 pub(crate) fn fail<T>(message: impl fmt::Display) -> Check<T> {
     Err(Stop::Fail(message.to_string()))
 }

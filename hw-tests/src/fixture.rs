@@ -26,9 +26,15 @@ pub(crate) struct Env {
     pub(crate) far_port: u8,
     pub(crate) far_gid_index: u32,
     pub(crate) seed: u64,
+    /// The kernel's name of the device.
+    pub(crate) name: String,
 }
 
 impl Env {
+    pub(crate) fn device_name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn v(&self) -> &dyn Verbs {
         &*self.near
     }
@@ -355,6 +361,11 @@ impl<'e> Side<'e> {
         same_bytes(&got, &pattern(seed, len), offset)
     }
 
+    pub(crate) fn expect_at(&self, offset: u64, bytes: &[u8]) -> Check {
+        let got = self.v.read(self.buf, offset, bytes.len() as u64)?;
+        same_bytes(&got, bytes, offset)
+    }
+
     pub(crate) fn word(&self, offset: u64) -> Check<u64> {
         let bytes = self.v.read(self.buf, offset, 8)?;
         Ok(u64::from_ne_bytes(bytes.try_into().expect("eight bytes were asked for")))
@@ -387,6 +398,29 @@ impl<'e> Side<'e> {
         self.completions("receive", self.recv_cq, expected)
     }
 
+    /// The next send completion must be request `id`'s, with one of `statuses`.
+    pub(crate) fn sent_one(&self, id: u64, statuses: &[Status]) -> Check<Wc> {
+        self.one("send", self.send_cq, id, statuses)
+    }
+
+    /// As `sent_one`, of the receive queue.
+    pub(crate) fn received_one(&self, id: u64, statuses: &[Status]) -> Check<Wc> {
+        self.one("receive", self.recv_cq, id, statuses)
+    }
+
+    fn one(&self, what: &str, cq: Cq, id: u64, statuses: &[Status]) -> Check<Wc> {
+        let Some(wc) = self.v.wait(cq, 1, LONG)?.pop() else {
+            return fail(format!("no {what} completion, request {id} should have one"));
+        };
+        equal("wr_id", wc.id, id)?;
+        equal("qp_num of a completion", wc.qp_num, self.qp.num)?;
+        if !statuses.contains(&wc.status) {
+            let status = wc.status;
+            return fail(format!("{what} completion of request {id} says {status}"));
+        }
+        Ok(wc)
+    }
+
     fn completions(&self, what: &str, cq: Cq, expected: &[(u64, Status)]) -> Check<Vec<Wc>> {
         let got = self.v.wait(cq, expected.len(), LONG)?;
         let seen: Vec<_> = got.iter().map(|wc| (wc.id, wc.status)).collect();
@@ -414,6 +448,12 @@ impl<'e> Side<'e> {
             equal("completions of a queue that should be silent", got, vec![])?;
         }
         Ok(())
+    }
+
+    /// The send queue has no completion for a while.
+    pub(crate) fn silent_send(&self) -> Check {
+        let got = self.v.wait(self.send_cq, 1, QUIET)?;
+        equal("send completions where none should be", got, vec![])
     }
 
     pub(crate) fn state(&self) -> Check<State> {

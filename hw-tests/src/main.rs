@@ -145,6 +145,7 @@ fn run_case(options: &Options, name: &str) -> Result<bool> {
         far_port: options.port,
         far_gid_index: options.gid_index,
         seed: options.seed.unwrap_or_default(),
+        name: options.device().to_owned(),
     };
     runner::run_here(&env, case);
     Ok(true)

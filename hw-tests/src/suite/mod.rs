@@ -1,6 +1,21 @@
 //! The cases, as data: each a name, what it needs, and a body.
 
+mod atomics;
+mod completion;
+mod datagrams;
+mod deviation;
+mod events;
+mod forks;
+mod inline;
+mod objects;
+mod post;
+mod reliability;
+mod rights;
+mod rings;
+mod shared_receive;
+mod states;
 mod transfer;
+mod windows;
 
 use std::fmt;
 use std::time::Duration;
@@ -124,5 +139,19 @@ impl Suite {
 pub(crate) fn all() -> Vec<Case> {
     let mut suite = Suite::default();
     transfer::cases(&mut suite);
+    post::cases(&mut suite);
+    inline::cases(&mut suite);
+    rights::cases(&mut suite);
+    reliability::cases(&mut suite);
+    states::cases(&mut suite);
+    completion::cases(&mut suite);
+    events::cases(&mut suite);
+    shared_receive::cases(&mut suite);
+    atomics::cases(&mut suite);
+    windows::cases(&mut suite);
+    datagrams::cases(&mut suite);
+    objects::cases(&mut suite);
+    rings::cases(&mut suite);
+    forks::cases(&mut suite);
     suite.cases
 }

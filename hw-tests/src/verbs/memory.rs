@@ -94,3 +94,32 @@ impl Memory {
         Ok((0..len).map(read).collect())
     }
 }
+
+/// Address of `len` bytes that are all the same 2 MiB, mapped again and again. Stays mapped.
+pub(crate) fn repeated(len: u64) -> Option<u64> {
+    const PIECE: usize = 2 << 20;
+    let len = usize::try_from(len).ok()?;
+    // SAFETY: a NUL-terminated name and no flags.
+    let fd = unsafe { libc::memfd_create(c"hw-tests".as_ptr(), libc::MFD_CLOEXEC) };
+    // SAFETY: an ordinary call on our own descriptor.
+    if fd < 0 || unsafe { libc::ftruncate(fd, PIECE as libc::off_t) } != 0 {
+        return None;
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
+    let all = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+    if all == libc::MAP_FAILED {
+        return None;
+    }
+    for at in (0..len).step_by(PIECE) {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let place = all.wrapping_byte_add(at);
+        // SAFETY: the range lies inside the mapping just made, which nothing else uses.
+        let piece = unsafe { libc::mmap(place, PIECE, protection, flags, fd, 0) };
+        if piece == libc::MAP_FAILED {
+            return None;
+        }
+    }
+    Some(all as u64)
+}

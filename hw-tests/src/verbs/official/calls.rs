@@ -374,6 +374,9 @@ impl Verbs for Official {
         for (i, (wr, sges)) in list.iter().zip(&mut sges).enumerate() {
             wrs.push(self.send_wr(wr, sges).map_err(|fault| fail(i, fault))?);
         }
+        if wrs.is_empty() {
+            return Ok(());
+        }
         let first = wrs.as_mut_ptr();
         for i in 1..wrs.len() {
             wrs[i - 1].next = first.wrapping_add(i);

@@ -155,8 +155,13 @@ impl Official {
             Op::LocalInv(key) => (c.opcode, c.ex) = (7, key),
             Op::BindMw(bind) => {
                 c.opcode = 8;
+                let mw = self.objects.get(bind.mw.id)?;
+                let rkey_field = mw.wrapping_byte_add(offset::MW_RKEY).cast::<u32>();
+                // A type 2 window's current key is the program's to keep (`ibv_bind_mw(3)`).
+                // SAFETY: `ibv_mw.rkey` is inside a live object.
+                unsafe { rkey_field.write(bind.mw.rkey) };
                 c.bind = CBind {
-                    mw: self.objects.get(bind.mw.id)?,
+                    mw,
                     rkey: bind.rkey,
                     info: self.bind_info(&bind)?,
                 };
@@ -199,6 +204,9 @@ impl Official {
                 num_sge: sges.len() as i32,
             })
             .collect();
+        if wrs.is_empty() {
+            return Ok(());
+        }
         let first = wrs.as_mut_ptr();
         for i in 1..wrs.len() {
             wrs[i - 1].next = first.wrapping_add(i);
