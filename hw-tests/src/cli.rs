@@ -32,7 +32,7 @@ pub(crate) struct Options {
     pub(crate) serve: Option<String>,
 
     /// Whose verbs are tested
-    #[arg(long, value_enum, default_value_t = Provider::Oxverbs)]
+    #[arg(long, value_enum, default_value_t = Provider::Core)]
     pub(crate) provider: Provider,
 
     /// Print the cases and what each needs, run nothing
@@ -75,8 +75,8 @@ pub(crate) struct Options {
 /// Whose verbs are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Provider {
-    /// This repository's library
-    Oxverbs,
+    /// oxverbs' untyped core, below its typed API
+    Core,
     /// The installed libibverbs, as a control of the suite itself
     Libibverbs,
 }

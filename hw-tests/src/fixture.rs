@@ -166,7 +166,11 @@ impl<'e> Pair<'e> {
         let psn = (env.seed as u32) & 0xff_ffff;
         Ok(Self {
             a: Side::new(near, setup, psn)?,
-            b: Side::new(far, setup, psn.wrapping_mul(31).wrapping_add(77) & 0xff_ffff)?,
+            b: Side::new(
+                far,
+                setup,
+                psn.wrapping_mul(31).wrapping_add(77) & 0xff_ffff,
+            )?,
         })
     }
 
@@ -184,8 +188,10 @@ impl<'e> Pair<'e> {
         let at = self.b.grh();
         self.b.fill(0, at + u64::from(len), 0x5a)?;
         self.a.fill(0, len.into(), id)?;
-        self.b.post_recv(&[RecvWr::new(id, [self.b.sge(0, at as u32 + len)])])?;
-        self.a.post(SendWr::new(id, Op::Send, [self.a.sge(0, len)]))?;
+        self.b
+            .post_recv(&[RecvWr::new(id, [self.b.sge(0, at as u32 + len)])])?;
+        self.a
+            .post(SendWr::new(id, Op::Send, [self.a.sge(0, len)]))?;
         self.a.sent(&[(id, Status::SUCCESS)])?;
         let got = self.b.received(&[(id, Status::SUCCESS)])?;
         equal("byte_len", got[0].byte_len, at as u32 + len)?;
@@ -316,7 +322,8 @@ impl<'e> Side<'e> {
     /// RESET to RTS, towards `peer`.
     pub(crate) fn connect(&mut self, setup: &Setup, peer: Address, mtu: u8) -> Check {
         self.v.modify_qp(self.qp, &self.init_attr(setup))?;
-        self.v.modify_qp(self.qp, &self.rtr_attr(setup, peer, mtu))?;
+        self.v
+            .modify_qp(self.qp, &self.rtr_attr(setup, peer, mtu))?;
         self.v.modify_qp(self.qp, &self.rts_attr(setup))?;
         if setup.transport == Transport::Ud {
             self.datagram = Some(Datagram {
@@ -368,7 +375,9 @@ impl<'e> Side<'e> {
 
     pub(crate) fn word(&self, offset: u64) -> Check<u64> {
         let bytes = self.v.read(self.buf, offset, 8)?;
-        Ok(u64::from_ne_bytes(bytes.try_into().expect("eight bytes were asked for")))
+        Ok(u64::from_ne_bytes(
+            bytes.try_into().expect("eight bytes were asked for"),
+        ))
     }
 
     pub(crate) fn set_word(&self, offset: u64, value: u64) -> Check {
@@ -410,7 +419,9 @@ impl<'e> Side<'e> {
 
     fn one(&self, what: &str, cq: Cq, id: u64, statuses: &[Status]) -> Check<Wc> {
         let Some(wc) = self.v.wait(cq, 1, LONG)?.pop() else {
-            return fail(format!("no {what} completion, request {id} should have one"));
+            return fail(format!(
+                "no {what} completion, request {id} should have one"
+            ));
         };
         equal("wr_id", wc.id, id)?;
         equal("qp_num of a completion", wc.qp_num, self.qp.num)?;

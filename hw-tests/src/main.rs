@@ -20,7 +20,7 @@ use serde_json::json;
 
 use cli::{Options, Provider};
 use fixture::Env;
-use runner::{Outcome, Report, Totals};
+use runner::{Outcome, Totals};
 use suite::Case;
 use verbs::Verbs;
 use verbs::planted::{Plant, Planted};
@@ -123,7 +123,7 @@ fn describe(options: &Options, device: &dyn Verbs, cases: usize, seed: u64) -> R
 fn open(options: &Options) -> Result<Box<dyn Verbs>> {
     let name = options.device();
     let device: Box<dyn Verbs> = match options.provider {
-        Provider::Oxverbs => bail!("the native provider"),
+        Provider::Core => Box::new(verbs::core::Core::open(name)?),
         Provider::Libibverbs => Box::new(verbs::official::Official::open(name)?),
     };
     Ok(match options.plant {
@@ -158,7 +158,10 @@ fn prove(options: &Options, seed: u64, cases: &[Case]) -> Result<bool> {
     for plant in Plant::ALL {
         let guards = plant.guards();
         let (mut red, mut green) = (Vec::new(), Vec::new());
-        for case in cases.iter().filter(|case| guards.contains(&case.name.as_str())) {
+        for case in cases
+            .iter()
+            .filter(|case| guards.contains(&case.name.as_str()))
+        {
             let healthy = runner::run_in_child(options, seed, case, None)?;
             match healthy.outcome {
                 Outcome::Passed => {}
@@ -184,7 +187,10 @@ fn prove(options: &Options, seed: u64, cases: &[Case]) -> Result<bool> {
         }
     }
     let total = Plant::ALL.len();
-    println!("{} of {total} planted faults turn the suite red", total - unseen.len());
+    println!(
+        "{} of {total} planted faults turn the suite red",
+        total - unseen.len()
+    );
     if !unseen.is_empty() {
         println!("not seen: {}", unseen.join(", "));
     }

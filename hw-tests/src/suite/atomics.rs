@@ -14,32 +14,56 @@ pub(super) fn cases(suite: &mut Suite) {
         ("zero", 7, 0),
         ("high_bytes", 0x0102_0304_0506_0708, 0x1000_0000_0000_0000),
     ] {
-        suite.case(format!("atomic/fetch_add/{name}[B50]"), ATOMICS, move |env| {
-            one(env, before, before.wrapping_add(add), move |remote| Op::FetchAdd { remote, add })
-        });
+        suite.case(
+            format!("atomic/fetch_add/{name}[B50]"),
+            ATOMICS,
+            move |env| {
+                one(env, before, before.wrapping_add(add), move |remote| {
+                    Op::FetchAdd { remote, add }
+                })
+            },
+        );
     }
     for (name, before, compare, after) in [
         ("equal", 5, 5, 9),
         ("unequal", 5, 6, 5),
-        ("equal_high_bytes", 0x8877_6655_4433_2211, 0x8877_6655_4433_2211, 9),
-        ("unequal_in_one_byte", 0x8877_6655_4433_2211, 0x0877_6655_4433_2211, 0x8877_6655_4433_2211),
+        (
+            "equal_high_bytes",
+            0x8877_6655_4433_2211,
+            0x8877_6655_4433_2211,
+            9,
+        ),
+        (
+            "unequal_in_one_byte",
+            0x8877_6655_4433_2211,
+            0x0877_6655_4433_2211,
+            0x8877_6655_4433_2211,
+        ),
     ] {
-        suite.case(format!("atomic/compare_swap/{name}[B50]"), ATOMICS, move |env| {
-            one(env, before, after, move |remote| Op::CompareSwap {
-                remote,
-                compare,
-                swap: 9,
-            })
-        });
+        suite.case(
+            format!("atomic/compare_swap/{name}[B50]"),
+            ATOMICS,
+            move |env| {
+                one(env, before, after, move |remote| Op::CompareSwap {
+                    remote,
+                    compare,
+                    swap: 9,
+                })
+            },
+        );
     }
     for offset in [1_u64, 2, 4, 7] {
         for (name, swap) in [("fetch_add", false), ("compare_swap", true)] {
-            suite.case(format!("atomic/{name}/unaligned+{offset}[B50]"), ATOMICS, move |env| {
-                unaligned(env, offset, swap)
-            });
+            suite.case(
+                format!("atomic/{name}/unaligned+{offset}[B50]"),
+                ATOMICS,
+                move |env| unaligned(env, offset, swap),
+            );
         }
     }
-    suite.case("atomic/fetch_add/entry_of_16_bytes[B50]", ATOMICS, |env| entry_of(env, 16));
+    suite.case("atomic/fetch_add/entry_of_16_bytes[B50]", ATOMICS, |env| {
+        entry_of(env, 16)
+    });
     suite.case("atomic/fetch_add/entry_of_7_bytes[B50]", ATOMICS, |env| {
         let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
         let (a, b) = (&pair.a, &pair.b);
@@ -52,19 +76,27 @@ pub(super) fn cases(suite: &mut Suite) {
             Err(post) => post_refused("the request", Err(post), 0, &[libc::EINVAL]),
             Ok(()) => {
                 let wc = a.v.wait(a.send_cq, 1, LONG)?;
-                ensure("an error completion", wc.iter().any(|wc| wc.status != Status::SUCCESS))
+                ensure(
+                    "an error completion",
+                    wc.iter().any(|wc| wc.status != Status::SUCCESS),
+                )
             }
         }
     });
     suite.slow_case(60, "atomic/two_pairs_on_one_word", ATOMICS, two_pairs);
-    suite.case("atomic/queue_of_reads_and_atomics", ATOMICS, many_outstanding);
+    suite.case(
+        "atomic/queue_of_reads_and_atomics",
+        ATOMICS,
+        many_outstanding,
+    );
     suite.case("atomic/write/value", &[Need::AtomicWrite], |env| {
         let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
         let (a, b) = (&pair.a, &pair.b);
         b.set_word(8, 1)?;
         let value = 0x1122_3344_5566_7788;
         let op = Op::AtomicWrite(b.remote(8), value);
-        a.post(SendWr::new(1, op, [])).or_skip("ATOMIC_WRITE in this API")?;
+        a.post(SendWr::new(1, op, []))
+            .or_skip("ATOMIC_WRITE in this API")?;
         let got = a.sent(&[(1, Status::SUCCESS)])?;
         equal("opcode", got[0].opcode, wc_op::ATOMIC_WRITE)?;
         equal("word", b.word(8)?, value)
@@ -84,7 +116,11 @@ pub(super) fn cases(suite: &mut Suite) {
         }
         b.expect(0, 64, 1)
     });
-    for (name, kind, level) in [("range", 1_u8, 0_u8), ("region", 1, 1), ("persistent", 2, 0)] {
+    for (name, kind, level) in [
+        ("range", 1_u8, 0_u8),
+        ("region", 1, 1),
+        ("persistent", 2, 0),
+    ] {
         suite.case(format!("flush_op/{name}"), &[Need::Flush], move |env| {
             flush_operation(env, kind, level)
         });
@@ -164,7 +200,9 @@ fn two_pairs(env: &Env) -> Check {
     let target = &x.b;
     target.set_word(0, 0)?;
     // The second pair reaches the same word through a region of its own.
-    let mr = y.b.v.reg_mr(y.b.pd, target.buf.addr, 4096, target.buf.addr, access::ALL)?;
+    let mr =
+        y.b.v
+            .reg_mr(y.b.pd, target.buf.addr, 4096, target.buf.addr, access::ALL)?;
     let rounds = 100;
     let work = |a: &crate::fixture::Side<'_>, rkey: u32| -> Check<Vec<u64>> {
         let mut seen = Vec::new();
@@ -173,7 +211,11 @@ fn two_pairs(env: &Env) -> Check {
                 addr: target.buf.addr,
                 rkey,
             };
-            a.post(SendWr::new(id, Op::FetchAdd { remote, add: 1 }, [a.sge(0, 8)]))?;
+            a.post(SendWr::new(
+                id,
+                Op::FetchAdd { remote, add: 1 },
+                [a.sge(0, 8)],
+            ))?;
             a.sent(&[(id, Status::SUCCESS)])?;
             seen.push(a.word(0)?);
         }
@@ -256,7 +298,8 @@ fn flush_operation(env: &Env, kind: u8, level: u8) -> Check {
         kind,
         level,
     };
-    a.post(SendWr::new(2, op, [])).or_skip("FLUSH in this API")?;
+    a.post(SendWr::new(2, op, []))
+        .or_skip("FLUSH in this API")?;
     let got = a.sent(&[(1, Status::SUCCESS), (2, Status::SUCCESS)])?;
     equal("opcode", got[1].opcode, wc_op::FLUSH)?;
     b.expect(0, 256, 3)

@@ -40,21 +40,35 @@ pub(super) fn cases(suite: &mut Suite) {
         Ok(())
     });
     suite.case("cq/poll/nothing_twice[B27]", &[], nothing_twice);
-    suite.case("cq/shared/send_and_recv_of_many_pairs", &[], many_pairs_one_queue);
+    suite.case(
+        "cq/shared/send_and_recv_of_many_pairs",
+        &[],
+        many_pairs_one_queue,
+    );
     suite.case("cq/overflow/event_and_no_garbage[B09]", &[], overflow);
     for (from, to) in [(8, 64), (64, 8), (7, 7), (16, 300), (300, 16)] {
-        suite.case(format!("cq/resize/{from}_to_{to}/empty[B40]"), &[], move |env| {
-            let v = env.v();
-            let cq = v.create_cq(from, None)?;
-            let new = v.resize_cq(cq, to).or_skip("CQ resize")?;
-            ensure("room for as many as asked for", new.cqe >= to)?;
-            equal("completions", v.poll(new, 4)?, vec![])
-        });
-        suite.case(format!("cq/resize/{from}_to_{to}/with_pending[B40]"), &[], move |env| {
-            resize_with_pending(env, from, to)
-        });
+        suite.case(
+            format!("cq/resize/{from}_to_{to}/empty[B40]"),
+            &[],
+            move |env| {
+                let v = env.v();
+                let cq = v.create_cq(from, None)?;
+                let new = v.resize_cq(cq, to).or_skip("CQ resize")?;
+                ensure("room for as many as asked for", new.cqe >= to)?;
+                equal("completions", v.poll(new, 4)?, vec![])
+            },
+        );
+        suite.case(
+            format!("cq/resize/{from}_to_{to}/with_pending[B40]"),
+            &[],
+            move |env| resize_with_pending(env, from, to),
+        );
     }
-    suite.case("cq/resize/below_pending_refused[B40]", &[], resize_below_pending);
+    suite.case(
+        "cq/resize/below_pending_refused[B40]",
+        &[],
+        resize_below_pending,
+    );
     suite.case("cq/resize/zero_refused[B40]", &[], |env| {
         let v = env.v();
         let cq = v.create_cq(8, None)?;
@@ -110,7 +124,10 @@ fn poll_in_batches(env: &Env, batch: u32) -> Check {
         let end = std::time::Instant::now() + LONG;
         while left > 0 {
             let got = pair.a.v.poll(pair.a.send_cq, batch)?;
-            ensure("no more completions than asked for", got.len() <= batch as usize)?;
+            ensure(
+                "no more completions than asked for",
+                got.len() <= batch as usize,
+            )?;
             for wc in &got {
                 equal("wr_id", wc.id, next)?;
                 next += 1;
@@ -200,9 +217,16 @@ fn overflow(env: &Env) -> Check {
     let Some(event) = a.v.async_event(LONG)? else {
         return fail("no event tells of the overflow");
     };
-    equal("event", (event.kind, event.id), (event::CQ_ERR, a.send_cq.id))?;
+    equal(
+        "event",
+        (event.kind, event.id),
+        (event::CQ_ERR, a.send_cq.id),
+    )?;
     let got = a.v.poll(a.send_cq, 128)?;
-    ensure("at most as many completions as the queue holds", got.len() <= a.send_cq.cqe as usize)?;
+    ensure(
+        "at most as many completions as the queue holds",
+        got.len() <= a.send_cq.cqe as usize,
+    )?;
     for (id, wc) in (0..).zip(&got) {
         equal("wr_id", wc.id, id)?;
     }
@@ -238,7 +262,11 @@ fn resize_below_pending(env: &Env) -> Check {
     match a.v.resize_cq(a.send_cq, 8) {
         Err(fault) if fault.unsupported() => Err(fault).or_skip("CQ resize"),
         answer => {
-            refused("fewer entries than completions", answer.map(drop), &[libc::EINVAL])?;
+            refused(
+                "fewer entries than completions",
+                answer.map(drop),
+                &[libc::EINVAL],
+            )?;
             drain(&pair, a.send_cq, 0, 40)
         }
     }
@@ -254,7 +282,9 @@ fn resize_with_traffic(env: &Env) -> Check {
             posted += 1;
         }
         if round % 2 == 0 {
-            cq = a.v.resize_cq(cq, [17, 200, 33, 64][(round / 2 % 4) as usize]).or_skip("CQ resize")?;
+            cq =
+                a.v.resize_cq(cq, [17, 200, 33, 64][(round / 2 % 4) as usize])
+                    .or_skip("CQ resize")?;
         }
         for wc in a.v.wait(cq, 5, LONG)? {
             equal("wr_id", wc.id, done)?;
@@ -276,9 +306,16 @@ fn dead_pair(env: &Env) -> Check {
     std::thread::sleep(QUIET);
     v.destroy_qp(dead.a.qp)?;
     for wc in v.poll(dead.a.send_cq, 16)? {
-        ensure("a completion of the dead pair", wc.qp_num == dead.a.qp.num && wc.id < 3)?;
+        ensure(
+            "a completion of the dead pair",
+            wc.qp_num == dead.a.qp.num && wc.id < 3,
+        )?;
     }
-    equal("completions later", v.wait(dead.a.send_cq, 1, QUIET)?, vec![])?;
+    equal(
+        "completions later",
+        v.wait(dead.a.send_cq, 1, QUIET)?,
+        vec![],
+    )?;
     v.destroy_cq(dead.a.send_cq)?;
     live.exchange(2, 64)
 }

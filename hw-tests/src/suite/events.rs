@@ -41,7 +41,11 @@ pub(super) fn cases(suite: &mut Suite) {
         pair.exchange(2, 64)?;
         no_event(b)
     });
-    suite.case("event/arm/again_without_polling[B43]", &[], arm_without_polling);
+    suite.case(
+        "event/arm/again_without_polling[B43]",
+        &[],
+        arm_without_polling,
+    );
     suite.case("event/arm/idle_again_and_again[B43]", &[], |env| {
         let pair = channels(env)?;
         let b = &pair.b;
@@ -120,7 +124,11 @@ pub(super) fn cases(suite: &mut Suite) {
         let v = env.v();
         let channel = v.create_channel()?;
         let cq = v.create_cq(8, Some(channel))?;
-        refused("the destruction", v.destroy_channel(channel), &[libc::EBUSY])?;
+        refused(
+            "the destruction",
+            v.destroy_channel(channel),
+            &[libc::EBUSY],
+        )?;
         v.destroy_cq(cq)?;
         Ok(v.destroy_channel(channel)?)
     });
@@ -155,9 +163,16 @@ pub(super) fn cases(suite: &mut Suite) {
         pair.exchange(1, 64)?;
         let got = pair.a.v.async_event(QUIET)?;
         // The first message to a queue pair in RTR may have told COMM_EST.
-        ensure("no event, or COMM_EST", got.is_none_or(|event| event.kind == event::COMM_EST))
+        ensure(
+            "no event, or COMM_EST",
+            got.is_none_or(|event| event.kind == event::COMM_EST),
+        )
     });
-    suite.case("event/async/access_error_tells_responder[B45]", &[], access_error);
+    suite.case(
+        "event/async/access_error_tells_responder[B45]",
+        &[],
+        access_error,
+    );
 }
 
 fn channels(env: &Env) -> Check<Pair<'_>> {
@@ -181,7 +196,11 @@ fn event(side: &Side<'_>) -> Check {
 }
 
 fn no_event(side: &Side<'_>) -> Check {
-    equal("an event that should not be", side.v.channel_event(channel(side)?, QUIET)?, None)
+    equal(
+        "an event that should not be",
+        side.v.channel_event(channel(side)?, QUIET)?,
+        None,
+    )
 }
 
 fn solicited(pair: &Pair<'_>, id: u64) -> Check {

@@ -2,7 +2,7 @@
 
 use super::{Need, Suite};
 use crate::check::{Check, ensure, equal, fail};
-use crate::fixture::{Env, Pair, Setup};
+use crate::fixture::{Pair, Setup};
 use crate::verbs::types::*;
 
 pub(super) fn cases(suite: &mut Suite) {
@@ -14,7 +14,8 @@ pub(super) fn cases(suite: &mut Suite) {
             in_child(|| {
                 // The heap beside what the provider allocated is the child's to use.
                 let mut heap = vec![1_u8; 1 << 20];
-                heap.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+                heap.iter_mut()
+                    .for_each(|byte| *byte = byte.wrapping_add(1));
                 i32::from(heap.iter().any(|byte| *byte != 2))
             })?;
             pair.exchange(id, 4096)?;
@@ -62,7 +63,10 @@ pub(super) fn cases(suite: &mut Suite) {
             Ok(output) => {
                 let text = String::from_utf8_lossy(&output.stdout).into_owned();
                 ensure("the listing worked", output.status.success())?;
-                ensure("no uverbs descriptor in a started program", !text.contains("uverbs"))?;
+                ensure(
+                    "no uverbs descriptor in a started program",
+                    !text.contains("uverbs"),
+                )?;
                 ensure("no event file either", !text.contains("infinibandevent"))
             }
             Err(error) => fail(format!("cannot start /bin/ls: {error}")),

@@ -12,22 +12,30 @@ pub(super) fn cases(suite: &mut Suite) {
             ("30+30[B04]", &[30, 30]),
             ("0", &[0]),
         ] {
-            suite.case(format!("inline/{transport}/gather/{name}"), &[], move |env| {
-                gather(env, transport, lens)
-            });
+            suite.case(
+                format!("inline/{transport}/gather/{name}"),
+                &[],
+                move |env| gather(env, transport, lens),
+            );
         }
-        suite.case(format!("inline/{transport}/limit"), &[], move |env| limit(env, transport));
-        suite.case(format!("inline/{transport}/buffer_is_free_at_once"), &[], move |env| {
-            buffer_is_free(env, transport)
+        suite.case(format!("inline/{transport}/limit"), &[], move |env| {
+            limit(env, transport)
         });
+        suite.case(
+            format!("inline/{transport}/buffer_is_free_at_once"),
+            &[],
+            move |env| buffer_is_free(env, transport),
+        );
         for (name, lens) in [
             ("2^31+2^31+16", &[0x8000_0000_u32, 0x8000_0000, 16][..]),
             ("2^32-16", &[0xffff_fff0]),
             ("2^32-1+17", &[0xffff_ffff, 17]),
         ] {
-            suite.case(format!("inline/{transport}/sum/{name}[B22]"), &[], move |env| {
-                sum_wraps(env, transport, lens)
-            });
+            suite.case(
+                format!("inline/{transport}/sum/{name}[B22]"),
+                &[],
+                move |env| sum_wraps(env, transport, lens),
+            );
         }
     }
     suite.case("inline/rc/search_for_the_limit[B15]", &[], search);
@@ -37,7 +45,12 @@ pub(super) fn cases(suite: &mut Suite) {
         let pair = Pair::connected(env, &setup)?;
         let (a, b) = (&pair.a, &pair.b);
         let wr = SendWr::new(1, Op::Read(b.remote(0)), [a.sge(0, 8)]).with(send::INLINE);
-        post_refused("an inline READ", a.post(wr), 0, &[libc::EINVAL, libc::EOPNOTSUPP])?;
+        post_refused(
+            "an inline READ",
+            a.post(wr),
+            0,
+            &[libc::EINVAL, libc::EOPNOTSUPP],
+        )?;
         pair.exchange(2, 64)
     });
 }
@@ -75,7 +88,10 @@ fn limit(env: &Env, transport: Transport) -> Check {
     let pair = Pair::connected(env, &setup)?;
     let (a, b) = (&pair.a, &pair.b);
     let limit = a.qp.caps.inline;
-    ensure("the returned limit is the one asked for or more", limit >= 100)?;
+    ensure(
+        "the returned limit is the one asked for or more",
+        limit >= 100,
+    )?;
     a.fill(0, u64::from(limit) + 1, 6)?;
     let grh = b.grh();
     b.post_recv(&[RecvWr::new(1, [b.sge(0, grh as u32 + limit)])])?;
@@ -84,7 +100,12 @@ fn limit(env: &Env, transport: Transport) -> Check {
     b.received(&[(1, Status::SUCCESS)])?;
     b.expect(grh, limit.into(), 6)?;
     let over = SendWr::new(2, Op::Send, [a.sge(0, limit + 1)]).with(send::INLINE);
-    post_refused("one byte over the limit", a.post(over), 0, &[libc::EINVAL, libc::ENOMEM])?;
+    post_refused(
+        "one byte over the limit",
+        a.post(over),
+        0,
+        &[libc::EINVAL, libc::ENOMEM],
+    )?;
     pair.exchange(3, 64)
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Need, Suite};
 use crate::check::{Check, OrSkip, ensure, equal, refused};
-use crate::fixture::{Env, LONG, Pair, Setup, same_bytes};
+use crate::fixture::{Env, Pair, Setup, same_bytes};
 use crate::verbs::Rereg;
 use crate::verbs::types::*;
 
@@ -19,9 +19,11 @@ pub(super) fn cases(suite: &mut Suite) {
             let Some(caps) = caps else {
                 continue;
             };
-            suite.case(format!("qp/{transport}/caps/{name}[B14]"), &[], move |env| {
-                idempotent(env, transport, caps)
-            });
+            suite.case(
+                format!("qp/{transport}/caps/{name}[B14]"),
+                &[],
+                move |env| idempotent(env, transport, caps),
+            );
         }
         suite.case(format!("qp/{transport}/send_only[B16]"), &[], move |env| {
             one_sided(env, transport, true)
@@ -41,14 +43,18 @@ pub(super) fn cases(suite: &mut Suite) {
     }
     suite.case("qp/caps/all_at_once[B14]", &[], all_at_once);
     for (name, change) in OVER {
-        suite.case(format!("qp/caps/{name}_over_max_refused"), &[], move |env| {
-            let v = env.v();
-            let device = v.device()?;
-            let mut caps = Caps::default();
-            change(&mut caps, &device);
-            let qp = make(env, Transport::Rc, caps);
-            refused("the queue pair", qp, &[libc::EINVAL, libc::ENOMEM])
-        });
+        suite.case(
+            format!("qp/caps/{name}_over_max_refused"),
+            &[],
+            move |env| {
+                let v = env.v();
+                let device = v.device()?;
+                let mut caps = Caps::default();
+                change(&mut caps, &device);
+                let qp = make(env, Transport::Rc, caps);
+                refused("the queue pair", qp, &[libc::EINVAL, libc::ENOMEM])
+            },
+        );
     }
     suite.slow_case(60, "qp/many_made_and_gone", &[], |env| {
         for _ in 0..200 {
@@ -79,7 +85,9 @@ pub(super) fn cases(suite: &mut Suite) {
         Ok(a.v.dealloc_pd(a.pd)?)
     });
     suite.case("pd/hundred", &[], |env| {
-        let pds: Vec<_> = (0..100).map(|_| env.v().alloc_pd()).collect::<Result<_, _>>()?;
+        let pds: Vec<_> = (0..100)
+            .map(|_| env.v().alloc_pd())
+            .collect::<Result<_, _>>()?;
         for pd in pds {
             env.v().dealloc_pd(pd)?;
         }
@@ -105,10 +113,18 @@ const CAPS: [(&str, Option<[u32; 5]>); 9] = [
 type Change = fn(&mut Caps, &DeviceAttr);
 
 const OVER: [(&str, Change); 5] = [
-    ("send_wr", |caps, device| caps.send_wr = device.max_qp_wr + 1),
-    ("recv_wr", |caps, device| caps.recv_wr = device.max_qp_wr + 1),
-    ("send_sge", |caps, device| caps.send_sge = device.max_sge + 1),
-    ("recv_sge", |caps, device| caps.recv_sge = device.max_sge + 1),
+    ("send_wr", |caps, device| {
+        caps.send_wr = device.max_qp_wr + 1
+    }),
+    ("recv_wr", |caps, device| {
+        caps.recv_wr = device.max_qp_wr + 1
+    }),
+    ("send_sge", |caps, device| {
+        caps.send_sge = device.max_sge + 1
+    }),
+    ("recv_sge", |caps, device| {
+        caps.recv_sge = device.max_sge + 1
+    }),
     ("inline", |caps, _| caps.inline = 1 << 20),
 ];
 
@@ -139,9 +155,16 @@ fn idempotent(env: &Env, transport: Transport, caps: Caps) -> Check {
         (caps.recv_sge, got.recv_sge),
         (caps.inline, got.inline),
     ];
-    ensure("no size smaller than asked for", pairs.iter().all(|(ask, got)| got >= ask))?;
+    ensure(
+        "no size smaller than asked for",
+        pairs.iter().all(|(ask, got)| got >= ask),
+    )?;
     let (second, ..) = make(env, transport, got)?;
-    equal("sizes of one made with the returned sizes", second.caps, got)?;
+    equal(
+        "sizes of one made with the returned sizes",
+        second.caps,
+        got,
+    )?;
     equal("sizes by query", v.query_qp(first)?.caps, got)
 }
 
@@ -206,7 +229,11 @@ fn all_at_once(env: &Env) -> Check {
         let each = total / count;
         (0..count)
             .map(|i| {
-                let len = if i + 1 == count { total - each * i } else { each };
+                let len = if i + 1 == count {
+                    total - each * i
+                } else {
+                    each
+                };
                 side.sge(u64::from(each * i), len)
             })
             .collect()
@@ -222,7 +249,9 @@ fn all_at_once(env: &Env) -> Check {
             let wr = SendWr::new(id, Op::Send, pieces(a, caps.send_sge, caps.inline));
             a.post(wr.with(send::INLINE))?;
         }
-        let ids: Vec<_> = (0..u64::from(count)).map(|id| (id, Status::SUCCESS)).collect();
+        let ids: Vec<_> = (0..u64::from(count))
+            .map(|id| (id, Status::SUCCESS))
+            .collect();
         a.sent(&ids)?;
         b.received(&ids)?;
         b.expect(0, caps.inline.into(), round)?;
@@ -257,7 +286,11 @@ fn regions(suite: &mut Suite) {
         let v = env.v();
         let pd = v.alloc_pd()?;
         let errnos = [libc::EFAULT, libc::ENOMEM, libc::EINVAL];
-        refused("the region", v.reg_mr(pd, 0x1000, 4096, 0x1000, access::ALL), &errnos)
+        refused(
+            "the region",
+            v.reg_mr(pd, 0x1000, 4096, 0x1000, access::ALL),
+            &errnos,
+        )
     });
     suite.case("mr/range_wraps", &[], |env| {
         let v = env.v();
@@ -290,7 +323,8 @@ fn regions(suite: &mut Suite) {
     suite.case("mr/overlapping_regions", &[], |env| {
         let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
         let (a, b) = (&pair.a, &pair.b);
-        let second = b.v.reg_mr(b.pd, b.buf.addr + 100, 200, b.buf.addr + 100, access::ALL)?;
+        let second =
+            b.v.reg_mr(b.pd, b.buf.addr + 100, 200, b.buf.addr + 100, access::ALL)?;
         b.v.dereg_mr(b.mr)?;
         a.fill(0, 200, 8)?;
         let remote = Remote {
@@ -319,7 +353,11 @@ fn regions(suite: &mut Suite) {
         let buf = v.buffer(4096)?;
         let mr = v.reg_mr(pd, buf.addr, 4096, buf.addr, access::ALL)?;
         v.dereg_mr(mr)?;
-        refused("the second", v.dereg_mr(mr), &[libc::EBADF, libc::EINVAL, libc::ENOENT])
+        refused(
+            "the second",
+            v.dereg_mr(mr),
+            &[libc::EBADF, libc::EINVAL, libc::ENOENT],
+        )
     });
     suite.slow_case(120, "mr/more_than_4_gib[B21]", &[], more_than_4_gib);
     suite.case("mr/rereg/access", &[], |env| {
@@ -362,13 +400,16 @@ fn regions(suite: &mut Suite) {
             range: Some((other.addr, other.len)),
             ..Rereg::default()
         };
-        let mr = b.v.rereg_mr(b.mr, change).or_skip("rereg_mr of the range")?;
+        let mr =
+            b.v.rereg_mr(b.mr, change)
+                .or_skip("rereg_mr of the range")?;
         pair.a.fill(0, 100, 4)?;
         let remote = Remote {
             addr: other.addr,
             rkey: mr.rkey,
         };
-        pair.a.post(SendWr::new(1, Op::Write(remote), [pair.a.sge(0, 100)]))?;
+        pair.a
+            .post(SendWr::new(1, Op::Write(remote), [pair.a.sge(0, 100)]))?;
         pair.a.sent(&[(1, Status::SUCCESS)])?;
         let bytes = b.v.read(other, 0, 100)?;
         same_bytes(&bytes, &crate::fixture::pattern(4, 100), 0)
@@ -403,7 +444,11 @@ fn region(env: &Env, len: u64, offset: u64) -> Check {
     };
     a.post(SendWr::new(2, Op::Write(beyond), [a.sge(0, 1)]))?;
     a.sent(&[(2, Status::REM_ACCESS_ERR)])?;
-    same_bytes(&b.v.read(b.buf, end, 64)?, &before[end as usize..end as usize + 64], end)
+    same_bytes(
+        &b.v.read(b.buf, end, 64)?,
+        &before[end as usize..end as usize + 64],
+        end,
+    )
 }
 
 /// The region's length needs more than 32 bits; bytes are read behind 4 GiB. The memory is one page
@@ -468,8 +513,14 @@ fn queries(suite: &mut Suite) {
     suite.case("query/device/limits_of_linux_are_consistent", &[], |env| {
         let device = env.v().device()?;
         let with = |least: u32, other: u32| (least == 0) == (other == 0);
-        ensure("SRQs and their sizes", with(device.max_srq, device.max_srq_wr))?;
-        ensure("groups and their members", with(device.max_mcast_grp, device.max_mcast_qp_attach))?;
+        ensure(
+            "SRQs and their sizes",
+            with(device.max_srq, device.max_srq_wr),
+        )?;
+        ensure(
+            "groups and their members",
+            with(device.max_mcast_grp, device.max_mcast_qp_attach),
+        )?;
         ensure("address handles", device.max_ah != 0)?;
         ensure("windows and their bit", {
             let bit = cap::MEM_WINDOW | cap::MEM_WINDOW_TYPE_2B;
@@ -482,7 +533,10 @@ fn queries(suite: &mut Suite) {
     suite.case("query/port/active", &[], |env| {
         let port = env.v().port(env.port)?;
         equal("state", port.state, 4)?;
-        ensure("active_mtu within max_mtu", (1..=port.max_mtu).contains(&port.active_mtu))?;
+        ensure(
+            "active_mtu within max_mtu",
+            (1..=port.max_mtu).contains(&port.active_mtu),
+        )?;
         ensure("a GID table", port.gid_table_len >= 1)?;
         ensure("a pkey table", port.pkey_table_len >= 1)?;
         ensure("messages of a MiB", port.max_msg_size >= 1 << 20)
@@ -498,12 +552,17 @@ fn queries(suite: &mut Suite) {
         let port = env.v().port(env.port)?;
         let mut seen = 0;
         for index in 0..port.gid_table_len.min(8) {
-            let path = format!("/sys/class/infiniband/{name}/ports/{}/gids/{index}", env.port);
+            let path = format!(
+                "/sys/class/infiniband/{name}/ports/{}/gids/{index}",
+                env.port
+            );
             let Ok(text) = std::fs::read_to_string(&path) else {
                 continue;
             };
             let digits: String = text.trim().chars().filter(|c| *c != ':').collect();
-            let expected = u128::from_str_radix(&digits, 16).unwrap_or_default().to_be_bytes();
+            let expected = u128::from_str_radix(&digits, 16)
+                .unwrap_or_default()
+                .to_be_bytes();
             match env.v().gid(env.port, index) {
                 Ok(gid) => equal(&format!("GID {index}"), gid, expected)?,
                 // An empty entry may be an error or zeroes.
@@ -524,7 +583,10 @@ fn queries(suite: &mut Suite) {
             .map(|index| env.v().pkey(env.port, index))
             .collect::<Result<_, _>>()?;
         // IBTA 10.9.1: the default partition, full (0xffff) or limited (0x7fff) member.
-        ensure("the default partition", keys.iter().any(|key| key & 0x7fff == 0x7fff))
+        ensure(
+            "the default partition",
+            keys.iter().any(|key| key & 0x7fff == 0x7fff),
+        )
     });
     suite.case("query/pkey/beyond_the_table", &[], |env| {
         let len = env.v().port(env.port)?.pkey_table_len;

@@ -26,31 +26,59 @@ pub(super) fn cases(suite: &mut Suite) {
             &[],
             move |env| too_many_recv_sges(env, transport),
         );
-        suite.case(format!("post/{transport}/send/queue_full[B08]"), &[], move |env| {
-            send_queue_full(env, transport)
-        });
-        suite.case(format!("post/{transport}/recv/queue_full[B08]"), &[], move |env| {
-            recv_queue_full(env, transport)
-        });
+        suite.case(
+            format!("post/{transport}/send/queue_full[B08]"),
+            &[],
+            move |env| send_queue_full(env, transport),
+        );
+        suite.case(
+            format!("post/{transport}/recv/queue_full[B08]"),
+            &[],
+            move |env| recv_queue_full(env, transport),
+        );
         suite.case(
             format!("post/{transport}/send/list_of_16"),
             &[],
             move |env| list(env, transport, 16),
         );
     }
-    suite.case("post/send/third_of_five_is_bad[B08]", &[], third_of_five_send);
-    suite.case("post/recv/third_of_five_is_bad[B08]", &[], third_of_five_recv);
-    suite.case("post/srq/third_of_five_is_bad[B08]", &[Need::Srq], third_of_five_srq);
-    suite.case("post/send/unsignaled_until_full[B09]", &[], unsignaled_until_full);
+    suite.case(
+        "post/send/third_of_five_is_bad[B08]",
+        &[],
+        third_of_five_send,
+    );
+    suite.case(
+        "post/recv/third_of_five_is_bad[B08]",
+        &[],
+        third_of_five_recv,
+    );
+    suite.case(
+        "post/srq/third_of_five_is_bad[B08]",
+        &[Need::Srq],
+        third_of_five_srq,
+    );
+    suite.case(
+        "post/send/unsignaled_until_full[B09]",
+        &[],
+        unsignaled_until_full,
+    );
     suite.case("post/send/drained_late[B09]", &[], drained_late);
-    suite.case("post/send/list_longer_than_queue[B08]", &[], list_longer_than_queue);
+    suite.case(
+        "post/send/list_longer_than_queue[B08]",
+        &[],
+        list_longer_than_queue,
+    );
     suite.case("post/send/empty_list", &[], |env| {
         let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
         pair.a.v.post_send(pair.a.qp, &[])?;
         pair.a.silent()?;
         pair.exchange(1, 100)
     });
-    suite.case("post/send/values_do_not_leak_to_the_next[B06]", &[], values_do_not_leak);
+    suite.case(
+        "post/send/values_do_not_leak_to_the_next[B06]",
+        &[],
+        values_do_not_leak,
+    );
     for (name, lens) in [
         ("2^31", &[0x8000_0000_u32][..]),
         ("2^32-1", &[0xffff_ffff]),
@@ -59,9 +87,11 @@ pub(super) fn cases(suite: &mut Suite) {
         ("2^32+8_in_three", &[0x8000_0000, 0x8000_0000, 8]),
     ] {
         for transport in [Transport::Rc, Transport::Uc] {
-            suite.case(format!("post/{transport}/length/{name}[B21]"), &[], move |env| {
-                length_beyond_everything(env, transport, lens)
-            });
+            suite.case(
+                format!("post/{transport}/length/{name}[B21]"),
+                &[],
+                move |env| length_beyond_everything(env, transport, lens),
+            );
         }
     }
     type MakeOp = fn(Remote) -> Op;
@@ -75,18 +105,30 @@ pub(super) fn cases(suite: &mut Suite) {
         (Transport::Ud, "write", write),
         (Transport::Ud, "fetch_add", add),
     ] {
-        suite.case(format!("post/{transport}/foreign/{name}"), &[], move |env| {
-            foreign_operation(env, transport, op)
-        });
+        suite.case(
+            format!("post/{transport}/foreign/{name}"),
+            &[],
+            move |env| foreign_operation(env, transport, op),
+        );
     }
     for len in [0_u32, 1, 100] {
-        suite.case(format!("post/rc/recv/no_sges/message={len}[B20]"), &[], move |env| {
-            receive_without_memory(env, len)
-        });
+        suite.case(
+            format!("post/rc/recv/no_sges/message={len}[B20]"),
+            &[],
+            move |env| receive_without_memory(env, len),
+        );
     }
-    suite.case("post/rc/recv/sges=0+100[B19]", &[], |env| scatter(env, None, &[0, 100]));
-    suite.case("post/rc/recv/sges=1+2+3+4", &[], |env| scatter(env, None, &[1, 2, 3, 4]));
-    suite.case("post/rc/recv/sges=40+60_then_1[B20]", &[], fewer_sges_after_many);
+    suite.case("post/rc/recv/sges=0+100[B19]", &[], |env| {
+        scatter(env, None, &[0, 100])
+    });
+    suite.case("post/rc/recv/sges=1+2+3+4", &[], |env| {
+        scatter(env, None, &[1, 2, 3, 4])
+    });
+    suite.case(
+        "post/rc/recv/sges=40+60_then_1[B20]",
+        &[],
+        fewer_sges_after_many,
+    );
     suite.case("post/rc/srq/sges=0+100[B19]", &[Need::Srq], |env| {
         scatter(env, Some((16, 4)), &[0, 100])
     });
@@ -113,7 +155,12 @@ fn too_many_send_sges(env: &Env, transport: Transport) -> Check {
     let pair = Pair::connected(env, &Setup::new(transport))?;
     let a = &pair.a;
     let sges = vec![a.sge(0, 1); a.qp.caps.send_sge as usize + 1];
-    post_refused("one entry too many", a.post(SendWr::new(1, Op::Send, sges)), 0, &BAD)?;
+    post_refused(
+        "one entry too many",
+        a.post(SendWr::new(1, Op::Send, sges)),
+        0,
+        &BAD,
+    )?;
     a.silent()?;
     pair.exchange(2, 64)
 }
@@ -146,8 +193,16 @@ fn send_queue_full(env: &Env, transport: Transport) -> Check {
         return fail(format!("{} requests fit a queue of {room}", list.len()));
     };
     // Retired ones may leave room for as many again, never less than was promised.
-    ensure("as many requests as promised fit", full.index >= room as usize)?;
-    post_refused("a request to a full queue", Err(full.clone()), full.index, &FULL)?;
+    ensure(
+        "as many requests as promised fit",
+        full.index >= room as usize,
+    )?;
+    post_refused(
+        "a request to a full queue",
+        Err(full.clone()),
+        full.index,
+        &FULL,
+    )?;
     if transport == Transport::Rc {
         let receives = |id| RecvWr::new(id, [b.sge(0, 8)]);
         for id in 0..full.index as u64 {
@@ -157,7 +212,9 @@ fn send_queue_full(env: &Env, transport: Transport) -> Check {
             }
         }
     }
-    let expected: Vec<_> = (0..full.index as u64).map(|id| (id, Status::SUCCESS)).collect();
+    let expected: Vec<_> = (0..full.index as u64)
+        .map(|id| (id, Status::SUCCESS))
+        .collect();
     a.sent(&expected)?;
     Ok(())
 }
@@ -332,7 +389,12 @@ fn list_longer_than_queue(env: &Env) -> Check {
     let (a, b) = (&pair.a, &pair.b);
     let count = u64::from(a.qp.caps.send_wr) + 1;
     let list: Vec<_> = (0..count).map(|id| SendWr::new(id, Op::Send, [])).collect();
-    post_refused("the last of the list", a.v.post_send(a.qp, &list), count as usize - 1, &FULL)?;
+    post_refused(
+        "the last of the list",
+        a.v.post_send(a.qp, &list),
+        count as usize - 1,
+        &FULL,
+    )?;
     let done: Vec<_> = (0..count - 1).map(|id| (id, Status::SUCCESS)).collect();
     let receives: Vec<_> = (0..count - 1).map(|id| RecvWr::new(id, [])).collect();
     b.post_recv(&receives)?;
@@ -350,7 +412,9 @@ fn values_do_not_leak(env: &Env) -> Check {
     a.fill(0, 100, 1)?;
     // Ten inline requests of 40 bytes each stay below the limit each.
     ensure("the limit is the one asked for or more", limit >= 60)?;
-    let receives: Vec<_> = (0..12).map(|id| RecvWr::new(id, [b.sge(id * 128, 100)])).collect();
+    let receives: Vec<_> = (0..12)
+        .map(|id| RecvWr::new(id, [b.sge(id * 128, 100)]))
+        .collect();
     b.post_recv(&receives)?;
     let mut list: Vec<_> = (0..10)
         .map(|id| SendWr::new(id, Op::Send, [a.sge(0, 40)]).with(send::INLINE))
@@ -362,7 +426,11 @@ fn values_do_not_leak(env: &Env) -> Check {
     a.sent(&ids)?;
     let got = b.received(&ids)?;
     let lens: Vec<_> = got.iter().map(|wc| wc.byte_len).collect();
-    equal("lengths", lens, vec![40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 100, 0])
+    equal(
+        "lengths",
+        lens,
+        vec![40, 40, 40, 40, 40, 40, 40, 40, 40, 40, 100, 0],
+    )
 }
 
 /// Longer than any message: refused at once, or an error completion, never a short success.
@@ -380,7 +448,10 @@ fn length_beyond_everything(env: &Env, transport: Transport, lens: &[u32]) -> Ch
             let Some(wc) = got.first() else {
                 return fail("accepted, and never completed");
             };
-            ensure("an error completion, not a success", wc.status != Status::SUCCESS)
+            ensure(
+                "an error completion, not a success",
+                wc.status != Status::SUCCESS,
+            )
         }
     }
 }
@@ -458,7 +529,12 @@ fn fewer_sges_after_many(env: &Env) -> Check {
     let pair = Pair::connected(env, &setup)?;
     let (a, b) = (&pair.a, &pair.b);
     for round in 0..u64::from(b.qp.caps.recv_wr) + 2 {
-        let many = [b.sge(0, 40), b.sge(1024, 60), b.sge(2048, 8), b.sge(3072, 8)];
+        let many = [
+            b.sge(0, 40),
+            b.sge(1024, 60),
+            b.sge(2048, 8),
+            b.sge(3072, 8),
+        ];
         b.post_recv(&[RecvWr::new(round, many)])?;
         a.post(SendWr::new(round, Op::Send, [a.sge(0, 100)]))?;
         a.sent(&[(round, Status::SUCCESS)])?;
@@ -467,5 +543,6 @@ fn fewer_sges_after_many(env: &Env) -> Check {
     b.post_recv(&[RecvWr::new(50, [b.sge(0, 8)])])?;
     a.post(SendWr::new(50, Op::Send, [a.sge(0, 100)]))?;
     a.sent_one(50, deviation::TOO_LONG_AT_SENDER)?;
-    b.received_one(50, deviation::TOO_LONG_AT_RECEIVER).map(drop)
+    b.received_one(50, deviation::TOO_LONG_AT_RECEIVER)
+        .map(drop)
 }

@@ -8,18 +8,19 @@ use crate::fixture::{Env, Pair, QUIET, Setup, Side};
 use crate::verbs::types::*;
 
 pub(super) fn cases(suite: &mut Suite) {
-    for (name, op) in [
-        ("send", Op::Send),
-        ("send_imm", Op::SendImm(1)),
-    ] {
+    for (name, op) in [("send", Op::Send), ("send_imm", Op::SendImm(1))] {
         for retry in [0, 1] {
-            suite.case(format!("rnr/rc/{name}/retry={retry}_gives_up"), &[], move |env| {
-                rnr_gives_up(env, retry, |_| op)
-            });
+            suite.case(
+                format!("rnr/rc/{name}/retry={retry}_gives_up"),
+                &[],
+                move |env| rnr_gives_up(env, retry, |_| op),
+            );
         }
-        suite.case(format!("rnr/rc/{name}/waits_for_a_receive"), &[], move |env| {
-            rnr_waits(env, |_| op)
-        });
+        suite.case(
+            format!("rnr/rc/{name}/waits_for_a_receive"),
+            &[],
+            move |env| rnr_waits(env, |_| op),
+        );
     }
     suite.case("rnr/rc/write_imm/retry=0_gives_up", &[], |env| {
         rnr_gives_up(env, 0, |b| Op::WriteImm(b.remote(0), 1))
@@ -46,7 +47,9 @@ pub(super) fn cases(suite: &mut Suite) {
             let mut setup = Setup::new(Transport::Rc);
             (setup.timeout, setup.retry) = (8, 2);
             let pair = Pair::connected(env, &setup)?;
-            pair.b.v.modify_qp(pair.b.qp, &crate::fixture::to_state(State::Reset))?;
+            pair.b
+                .v
+                .modify_qp(pair.b.qp, &crate::fixture::to_state(State::Reset))?;
             gives_up(&pair, op)
         });
         suite.case(format!("retry/rc/{name}/peer_destroyed"), &[], move |env| {
@@ -58,21 +61,39 @@ pub(super) fn cases(suite: &mut Suite) {
         });
     }
     for transport in Transport::ALL {
-        suite.case(format!("flush/{transport}/recv/in_order[B48]"), &[], move |env| {
-            flush_receives(env, &Setup::new(transport))
-        });
-        suite.case(format!("flush/{transport}/posted_in_error[B32]"), &[], move |env| {
-            posted_in_error(env, transport)
-        });
-        suite.case(format!("flush/{transport}/works_after_reset"), &[], move |env| {
-            works_after_reset(env, transport)
-        });
+        suite.case(
+            format!("flush/{transport}/recv/in_order[B48]"),
+            &[],
+            move |env| flush_receives(env, &Setup::new(transport)),
+        );
+        suite.case(
+            format!("flush/{transport}/posted_in_error[B32]"),
+            &[],
+            move |env| posted_in_error(env, transport),
+        );
+        suite.case(
+            format!("flush/{transport}/works_after_reset"),
+            &[],
+            move |env| works_after_reset(env, transport),
+        );
     }
-    suite.case("flush/rc/send/in_order[B48]", &[], |env| flush_sends(env, false));
-    suite.case("flush/rc/send/unsignaled_too[B48]", &[], |env| flush_sends(env, true));
-    suite.case("flush/rc/after_remote_access_error[B48]", &[], flush_after_error);
+    suite.case("flush/rc/send/in_order[B48]", &[], |env| {
+        flush_sends(env, false)
+    });
+    suite.case("flush/rc/send/unsignaled_too[B48]", &[], |env| {
+        flush_sends(env, true)
+    });
+    suite.case(
+        "flush/rc/after_remote_access_error[B48]",
+        &[],
+        flush_after_error,
+    );
     suite.case("flush/rc/other_pair_goes_on", &[], other_pair_goes_on);
-    suite.case("flush/rc/post_races_with_error[B32]", &[Need::Loopback], post_races_with_error);
+    suite.case(
+        "flush/rc/post_races_with_error[B32]",
+        &[Need::Loopback],
+        post_races_with_error,
+    );
 }
 
 fn rnr_gives_up(env: &Env, retry: u8, op: impl Fn(&Side<'_>) -> Op) -> Check {
@@ -97,7 +118,11 @@ fn waits(env: &Env, setup: &Setup, op: impl Fn(&Side<'_>) -> Op) -> Check {
     let (a, b) = (&pair.a, &pair.b);
     a.fill(0, 64, 3)?;
     a.post(SendWr::new(1, op(b), [a.sge(0, 64)]))?;
-    equal("completions before the receive", a.v.wait(a.send_cq, 1, QUIET)?, vec![])?;
+    equal(
+        "completions before the receive",
+        a.v.wait(a.send_cq, 1, QUIET)?,
+        vec![],
+    )?;
     b.post_recv(&[RecvWr::new(2, [b.sge(0, 64)])])?;
     a.sent(&[(1, Status::SUCCESS)])?;
     b.received(&[(2, Status::SUCCESS)])?;
@@ -148,7 +173,10 @@ fn flush_sends(env: &Env, unsignaled: bool) -> Check {
     a.to_error()?;
     let flushed: Vec<_> = (1..=5).map(|id| (id, Status::WR_FLUSH_ERR)).collect();
     for wc in a.sent(&flushed)? {
-        ensure("a flushed send has a send's opcode", wc.opcode & wc_op::RECV == 0)?;
+        ensure(
+            "a flushed send has a send's opcode",
+            wc.opcode & wc_op::RECV == 0,
+        )?;
     }
     a.silent()
 }
@@ -182,7 +210,8 @@ fn works_after_reset(env: &Env, transport: Transport) -> Check {
         side.post_recv(&[RecvWr::new(9, [side.sge(0, 64)])])?;
         side.to_error()?;
         side.received(&[(9, Status::WR_FLUSH_ERR)])?;
-        side.v.modify_qp(side.qp, &crate::fixture::to_state(State::Reset))?;
+        side.v
+            .modify_qp(side.qp, &crate::fixture::to_state(State::Reset))?;
         equal("state", side.state()?, State::Reset)?;
     }
     pair.connect(&setup)?;

@@ -64,28 +64,42 @@ impl Reach {
     }
 }
 
+/// Where on the other side an operation reaches.
+type Place = fn(&Side<'_>) -> Remote;
+
 pub(super) fn cases(suite: &mut Suite) {
     for reach in Reach::ALL {
         let name = reach.name();
         let (right, right_name) = reach.right();
         let needs = reach.needs();
         let rc = |text: &str| format!("rights/rc/{name}/{text}");
-        suite.case(rc(&format!("mr_without_{right_name}")), &needs, move |env| {
-            let mut setup = Setup::new(Transport::Rc);
-            setup.access &= !right;
-            denied(env, &setup, reach, |b| b.remote(0), Status::REM_ACCESS_ERR)
-        });
-        suite.case(rc(&format!("qp_without_{right_name}")), &needs, move |env| {
-            let mut setup = Setup::new(Transport::Rc);
-            setup.qp_access &= !right;
-            // IBTA 9.7.5.2.8 lets the responder answer either NAK.
-            denied_with(env, &setup, reach, |b| b.remote(0), &[
-                Status::REM_ACCESS_ERR,
-                Status::REM_INV_REQ_ERR,
-            ])
-        });
+        suite.case(
+            rc(&format!("mr_without_{right_name}")),
+            &needs,
+            move |env| {
+                let mut setup = Setup::new(Transport::Rc);
+                setup.access &= !right;
+                denied(env, &setup, reach, |b| b.remote(0), Status::REM_ACCESS_ERR)
+            },
+        );
+        suite.case(
+            rc(&format!("qp_without_{right_name}")),
+            &needs,
+            move |env| {
+                let mut setup = Setup::new(Transport::Rc);
+                setup.qp_access &= !right;
+                // IBTA 9.7.5.2.8 lets the responder answer either NAK.
+                denied_with(
+                    env,
+                    &setup,
+                    reach,
+                    |b| b.remote(0),
+                    &[Status::REM_ACCESS_ERR, Status::REM_INV_REQ_ERR],
+                )
+            },
+        );
         let plain = Setup::new(Transport::Rc);
-        let bounds: [(&str, fn(&Side<'_>) -> Remote); 6] = [
+        let bounds: [(&str, Place); 6] = [
             ("past_the_end", |b| b.remote(b.buf.len)),
             ("across_the_end", |b| b.remote(b.buf.len - 4)),
             ("before_the_start", |b| Remote {
@@ -114,8 +128,12 @@ pub(super) fn cases(suite: &mut Suite) {
                 denied(env, &plain, reach, remote, Status::REM_ACCESS_ERR)
             });
         }
-        suite.case(rc("deregistered"), &needs, move |env| deregistered(env, reach));
-        suite.case(rc("other_protection_domain"), &needs, move |env| other_pd(env, reach));
+        suite.case(rc("deregistered"), &needs, move |env| {
+            deregistered(env, reach)
+        });
+        suite.case(rc("other_protection_domain"), &needs, move |env| {
+            other_pd(env, reach)
+        });
     }
     for (name, op) in [("send", Op::Send), ("send_imm", Op::SendImm(1))] {
         for (what, lkey) in [("wrong_lkey", 0x55), ("lkey_of_nothing", 0x0055_0000)] {
@@ -126,19 +144,37 @@ pub(super) fn cases(suite: &mut Suite) {
                 })
             });
         }
-        suite.case(format!("rights/rc/{name}/gather_past_the_end"), &[], move |env| {
-            local(env, op, |a| a.sge(a.buf.len - 4, 8))
-        });
-        suite.case(format!("rights/rc/{name}/gather_before_the_start"), &[], move |env| {
-            local(env, op, |a| Sge {
-                addr: a.buf.addr - 4,
-                ..a.sge(0, 8)
-            })
-        });
+        suite.case(
+            format!("rights/rc/{name}/gather_past_the_end"),
+            &[],
+            move |env| local(env, op, |a| a.sge(a.buf.len - 4, 8)),
+        );
+        suite.case(
+            format!("rights/rc/{name}/gather_before_the_start"),
+            &[],
+            move |env| {
+                local(env, op, |a| Sge {
+                    addr: a.buf.addr - 4,
+                    ..a.sge(0, 8)
+                })
+            },
+        );
     }
-    suite.case("rights/rc/send/second_gather_entry_bad", &[], second_entry_bad);
-    suite.case("rights/rc/read/into_read_only_region", &[], read_into_read_only);
-    suite.case("rights/rc/recv/into_read_only_region", &[], recv_into_read_only);
+    suite.case(
+        "rights/rc/send/second_gather_entry_bad",
+        &[],
+        second_entry_bad,
+    );
+    suite.case(
+        "rights/rc/read/into_read_only_region",
+        &[],
+        read_into_read_only,
+    );
+    suite.case(
+        "rights/rc/recv/into_read_only_region",
+        &[],
+        recv_into_read_only,
+    );
     suite.case("rights/rc/recv/wrong_lkey", &[], |env| {
         recv_fails(env, |b| Sge {
             lkey: b.mr.lkey ^ 0x55,
@@ -149,9 +185,11 @@ pub(super) fn cases(suite: &mut Suite) {
         recv_fails(env, |b| b.sge(b.buf.len - 4, 64))
     });
     for len in [2_u32, 100, 5000] {
-        suite.case(format!("rights/rc/recv/message_{len}_one_byte_too_long"), &[], move |env| {
-            too_long(env, len)
-        });
+        suite.case(
+            format!("rights/rc/recv/message_{len}_one_byte_too_long"),
+            &[],
+            move |env| too_long(env, len),
+        );
     }
     suite.case("rights/uc/write/wrong_rkey_is_dropped", &[], |env| {
         uc_dropped(env, |b| Remote {
@@ -175,13 +213,7 @@ pub(super) fn cases(suite: &mut Suite) {
     });
 }
 
-fn denied(
-    env: &Env,
-    setup: &Setup,
-    reach: Reach,
-    remote: fn(&Side<'_>) -> Remote,
-    status: Status,
-) -> Check {
+fn denied(env: &Env, setup: &Setup, reach: Reach, remote: Place, status: Status) -> Check {
     denied_with(env, setup, reach, remote, &[status])
 }
 
@@ -191,7 +223,7 @@ fn denied_with(
     env: &Env,
     setup: &Setup,
     reach: Reach,
-    remote: fn(&Side<'_>) -> Remote,
+    remote: Place,
     statuses: &[Status],
 ) -> Check {
     let pair = Pair::connected(env, setup)?;
@@ -224,7 +256,8 @@ fn other_pd(env: &Env, reach: Reach) -> Check {
     let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
     let b = &pair.b;
     let pd = b.v.alloc_pd()?;
-    let mr = b.v.reg_mr(pd, b.buf.addr, b.buf.len, b.buf.addr, access::ALL)?;
+    let mr =
+        b.v.reg_mr(pd, b.buf.addr, b.buf.len, b.buf.addr, access::ALL)?;
     let remote = Remote {
         addr: b.buf.addr,
         rkey: mr.rkey,
@@ -258,7 +291,9 @@ fn second_entry_bad(env: &Env) -> Check {
 
 fn read_only_region(side: &Side<'_>) -> Check<Mr> {
     let (pd, buf) = (side.pd, side.buf);
-    Ok(side.v.reg_mr(pd, buf.addr, buf.len, buf.addr, access::REMOTE_READ)?)
+    Ok(side
+        .v
+        .reg_mr(pd, buf.addr, buf.len, buf.addr, access::REMOTE_READ)?)
 }
 
 fn read_into_read_only(env: &Env) -> Check {
@@ -312,7 +347,7 @@ fn too_long(env: &Env, len: u32) -> Check {
 }
 
 /// An unreliable sender hears of nothing; the receiver keeps its memory and goes on.
-fn uc_dropped(env: &Env, remote: fn(&Side<'_>) -> Remote) -> Check {
+fn uc_dropped(env: &Env, remote: Place) -> Check {
     let pair = Pair::connected(env, &Setup::new(Transport::Uc))?;
     let (a, b) = (&pair.a, &pair.b);
     b.fill(0, b.buf.len, 5)?;

@@ -9,17 +9,35 @@ const SRQ: &[Need] = &[Need::Srq];
 const RESIZE: &[Need] = &[Need::Srq, Need::SrqResize];
 
 pub(super) fn cases(suite: &mut Suite) {
-    for (max_wr, max_sge) in [(1, 1), (2, 2), (3, 4), (100, 2), (127, 3), (128, 1), (1000, 4)] {
-        suite.case(format!("srq/size/{max_wr}x{max_sge}[B58]"), SRQ, move |env| {
-            size(env, max_wr, max_sge)
-        });
+    for (max_wr, max_sge) in [
+        (1, 1),
+        (2, 2),
+        (3, 4),
+        (100, 2),
+        (127, 3),
+        (128, 1),
+        (1000, 4),
+    ] {
+        suite.case(
+            format!("srq/size/{max_wr}x{max_sge}[B58]"),
+            SRQ,
+            move |env| size(env, max_wr, max_sge),
+        );
     }
     suite.case("srq/size/over_max_refused", SRQ, |env| {
         let v = env.v();
         let (device, pd) = (v.device()?, v.alloc_pd()?);
         let errnos = [libc::EINVAL, libc::ENOMEM];
-        refused("the queue", v.create_srq(pd, device.max_srq_wr + 1, 1, 0), &errnos)?;
-        refused("the queue", v.create_srq(pd, 1, device.max_srq_sge + 1, 0), &errnos)
+        refused(
+            "the queue",
+            v.create_srq(pd, device.max_srq_wr + 1, 1, 0),
+            &errnos,
+        )?;
+        refused(
+            "the queue",
+            v.create_srq(pd, 1, device.max_srq_sge + 1, 0),
+            &errnos,
+        )
     });
     for transport in Transport::ALL {
         suite.case(format!("srq/{transport}/exchange"), SRQ, move |env| {
@@ -38,7 +56,11 @@ pub(super) fn cases(suite: &mut Suite) {
         let pair = Pair::connected(env, &setup)?;
         let (a, b) = (&pair.a, &pair.b);
         b.post_recv(&[RecvWr::new(3, [])])?;
-        a.post(SendWr::new(1, Op::WriteImm(b.remote(0), 77), [a.sge(0, 64)]))?;
+        a.post(SendWr::new(
+            1,
+            Op::WriteImm(b.remote(0), 77),
+            [a.sge(0, 64)],
+        ))?;
         a.sent(&[(1, Status::SUCCESS)])?;
         let got = b.received(&[(3, Status::SUCCESS)])?;
         equal("immediate data", got[0].imm, Some(77))
@@ -62,7 +84,11 @@ pub(super) fn cases(suite: &mut Suite) {
         }
         Ok(())
     });
-    suite.case("srq/receive_of_a_dead_pair_serves_the_next[B37]", SRQ, survives_its_pair);
+    suite.case(
+        "srq/receive_of_a_dead_pair_serves_the_next[B37]",
+        SRQ,
+        survives_its_pair,
+    );
     suite.case("srq/recv_caps_are_ignored[B16]", SRQ, |env| {
         let v = env.v();
         let pd = v.alloc_pd()?;
@@ -104,7 +130,12 @@ pub(super) fn cases(suite: &mut Suite) {
         let pair = Pair::connected(env, &setup)?;
         let b = &pair.b;
         let posted = b.v.post_recv(b.qp, &[RecvWr::new(1, [b.sge(0, 8)])]);
-        post_refused("a receive", posted, 0, &[libc::EINVAL, libc::ENOMEM, libc::EOPNOTSUPP])
+        post_refused(
+            "a receive",
+            posted,
+            0,
+            &[libc::EINVAL, libc::ENOMEM, libc::EOPNOTSUPP],
+        )
     });
     suite.case("srq/limit/event[B58]", SRQ, limit_event);
     suite.case("srq/limit/armed_again[B58]", SRQ, limit_again);
@@ -113,13 +144,19 @@ pub(super) fn cases(suite: &mut Suite) {
         let pd = v.alloc_pd()?;
         let srq = v.create_srq(pd, 8, 1, 0)?;
         let limit = srq.max_wr + 1;
-        refused("the limit", v.modify_srq(srq, None, Some(limit)), &[libc::EINVAL])?;
+        refused(
+            "the limit",
+            v.modify_srq(srq, None, Some(limit)),
+            &[libc::EINVAL],
+        )?;
         equal("limit", v.query_srq(srq)?.limit, 0)
     });
     for (from, to) in [(4, 64), (64, 4), (10, 100)] {
-        suite.case(format!("srq/resize/{from}_to_{to}[B58]"), RESIZE, move |env| {
-            resize(env, from, to)
-        });
+        suite.case(
+            format!("srq/resize/{from}_to_{to}[B58]"),
+            RESIZE,
+            move |env| resize(env, from, to),
+        );
     }
     suite.case("srq/resize/below_posted_refused", RESIZE, |env| {
         let v = env.v();
@@ -145,7 +182,11 @@ fn size(env: &Env, max_wr: u32, max_sge: u32) -> Check {
     equal("max_sge", got.max_sge, srq.max_sge)?;
     equal("limit", got.limit, 0)?;
     let again = v.create_srq(pd, srq.max_wr, srq.max_sge, 0)?;
-    equal("sizes of one made with the returned sizes", again.max_wr, srq.max_wr)?;
+    equal(
+        "sizes of one made with the returned sizes",
+        again.max_wr,
+        srq.max_wr,
+    )?;
     v.destroy_srq(again)?;
     v.destroy_srq(srq)?;
     Ok(v.dealloc_pd(pd)?)
@@ -233,7 +274,9 @@ fn survives_its_pair(env: &Env) -> Check {
     let b = &first.b;
     let list: Vec<_> = (10..13).map(|id| RecvWr::new(id, [b.sge(0, 64)])).collect();
     b.post_recv(&list)?;
-    first.a.post(SendWr::new(1, Op::Send, [first.a.sge(0, 8)]))?;
+    first
+        .a
+        .post(SendWr::new(1, Op::Send, [first.a.sge(0, 8)]))?;
     b.received(&[(10, Status::SUCCESS)])?;
     b.v.destroy_qp(b.qp)?;
     let qp = b.v.create_qp(&QpInit {
@@ -291,7 +334,9 @@ fn consume_to_limit(pair: &Pair<'_>, base: u64) -> Check {
     let Some(srq) = b.srq else {
         return fail("the fixture made no queue");
     };
-    let list: Vec<_> = (0..20).map(|id| RecvWr::new(base + id, [b.sge(0, 64)])).collect();
+    let list: Vec<_> = (0..20)
+        .map(|id| RecvWr::new(base + id, [b.sge(0, 64)]))
+        .collect();
     b.post_recv(&list)?;
     b.v.modify_srq(srq, None, Some(10))?;
     equal("limit", b.v.query_srq(srq)?.limit, 10)?;

@@ -7,34 +7,56 @@ use crate::fixture::{Env, Pair, QKEY, Setup, Side, to_state};
 use crate::verbs::types::*;
 
 /// How far a queue pair is taken before a step is tried.
-const REACHABLE: [State; 5] = [State::Reset, State::Init, State::Rtr, State::Rts, State::Err];
+const REACHABLE: [State; 5] = [
+    State::Reset,
+    State::Init,
+    State::Rtr,
+    State::Rts,
+    State::Err,
+];
 
 const REFUSED: [i32; 2] = [libc::EINVAL, libc::EOPNOTSUPP];
 
 pub(super) fn cases(suite: &mut Suite) {
     for transport in Transport::ALL {
-        suite.case(format!("state/{transport}/fresh_is_reset[B32]"), &[], move |env| {
-            let pair = Pair::unconnected(env, &Setup::new(transport))?;
-            equal("state", pair.a.state()?, State::Reset)
-        });
+        suite.case(
+            format!("state/{transport}/fresh_is_reset[B32]"),
+            &[],
+            move |env| {
+                let pair = Pair::unconnected(env, &Setup::new(transport))?;
+                equal("state", pair.a.state()?, State::Reset)
+            },
+        );
         suite.case(format!("state/{transport}/steps_to_rts"), &[], move |env| {
             steps_to_rts(env, transport)
         });
-        suite.case(format!("state/{transport}/round_trip_of_attributes"), &[], move |env| {
-            round_trip(env, transport)
-        });
+        suite.case(
+            format!("state/{transport}/round_trip_of_attributes"),
+            &[],
+            move |env| round_trip(env, transport),
+        );
         for from in REACHABLE {
-            for to in [State::Reset, State::Init, State::Rtr, State::Rts, State::Err] {
+            for to in [
+                State::Reset,
+                State::Init,
+                State::Rtr,
+                State::Rts,
+                State::Err,
+            ] {
                 let name = format!("state/{transport}/{from:?}_to_{to:?}").to_lowercase();
                 suite.case(name, &[], move |env| step(env, transport, from, to));
             }
         }
-        suite.case(format!("state/{transport}/post/gates[B32]"), &[], move |env| {
-            gates(env, transport)
-        });
-        suite.case(format!("state/{transport}/post/refused_again_after_reset[B32]"), &[], {
-            move |env| refused_again(env, transport)
-        });
+        suite.case(
+            format!("state/{transport}/post/gates[B32]"),
+            &[],
+            move |env| gates(env, transport),
+        );
+        suite.case(
+            format!("state/{transport}/post/refused_again_after_reset[B32]"),
+            &[],
+            move |env| refused_again(env, transport),
+        );
     }
     for missing in [
         "init.port",
@@ -60,9 +82,11 @@ pub(super) fn cases(suite: &mut Suite) {
         without(env, Transport::Ud, "init.qkey")
     });
     for transport in Transport::ALL {
-        suite.case(format!("state/{transport}/superfluous_attribute"), &[], move |env| {
-            superfluous(env, transport)
-        });
+        suite.case(
+            format!("state/{transport}/superfluous_attribute"),
+            &[],
+            move |env| superfluous(env, transport),
+        );
     }
     suite.case("state/rc/bad_port", &[], |env| {
         bad_value(env, |init, _| init.port = Some(77))
@@ -74,21 +98,38 @@ pub(super) fn cases(suite: &mut Suite) {
             }
         })
     });
-    suite.case("state/rc/mtu_too_big", &[], |env| bad_value(env, |_, rtr| rtr.mtu = Some(6)));
+    suite.case("state/rc/mtu_too_big", &[], |env| {
+        bad_value(env, |_, rtr| rtr.mtu = Some(6))
+    });
     suite.case("state/rc/access_changes_in_rts", &[], |env| {
         let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
         let b = &pair.b;
-        b.v.modify_qp(b.qp, &QpAttr {
-            access: Some(access::REMOTE_READ),
-            ..QpAttr::default()
-        })?;
-        equal("access", b.v.query_qp(b.qp)?.access & 0xf, access::REMOTE_READ)?;
-        pair.a.post(SendWr::new(1, Op::Read(b.remote(0)), [pair.a.sge(0, 8)]))?;
+        b.v.modify_qp(
+            b.qp,
+            &QpAttr {
+                access: Some(access::REMOTE_READ),
+                ..QpAttr::default()
+            },
+        )?;
+        equal(
+            "access",
+            b.v.query_qp(b.qp)?.access & 0xf,
+            access::REMOTE_READ,
+        )?;
+        pair.a
+            .post(SendWr::new(1, Op::Read(b.remote(0)), [pair.a.sge(0, 8)]))?;
         pair.a.sent(&[(1, Status::SUCCESS)])?;
-        pair.a.post(SendWr::new(2, Op::Write(b.remote(0)), [pair.a.sge(0, 8)]))?;
-        pair.a.sent_one(2, &[Status::REM_ACCESS_ERR, Status::REM_INV_REQ_ERR]).map(drop)
+        pair.a
+            .post(SendWr::new(2, Op::Write(b.remote(0)), [pair.a.sge(0, 8)]))?;
+        pair.a
+            .sent_one(2, &[Status::REM_ACCESS_ERR, Status::REM_INV_REQ_ERR])
+            .map(drop)
     });
-    suite.case("state/rc/first_message_in_rtr_arrives", &[], first_message_in_rtr);
+    suite.case(
+        "state/rc/first_message_in_rtr_arrives",
+        &[],
+        first_message_in_rtr,
+    );
 }
 
 /// The attributes of the step to `to`, towards the side itself.
@@ -120,7 +161,13 @@ fn steps_to_rts(env: &Env, transport: Transport) -> Check {
     let setup = Setup::new(transport);
     let pair = Pair::unconnected(env, &setup)?;
     let a = &pair.a;
-    for to in [State::Init, State::Rtr, State::Rts, State::Err, State::Reset] {
+    for to in [
+        State::Init,
+        State::Rtr,
+        State::Rts,
+        State::Err,
+        State::Reset,
+    ] {
         a.v.modify_qp(a.qp, &attr_of(a, &setup, to)?)?;
         equal("state", a.state()?, to)?;
     }
@@ -134,7 +181,11 @@ fn allowed(from: State, to: State) -> bool {
     use State::*;
     matches!(
         (from, to),
-        (_, Reset) | (Init | Rtr | Rts | Err, Err) | (Reset | Init, Init) | (Init, Rtr) | (Rtr | Rts, Rts)
+        (_, Reset)
+            | (Init | Rtr | Rts | Err, Err)
+            | (Reset | Init, Init)
+            | (Init, Rtr)
+            | (Rtr | Rts, Rts)
     )
 }
 
@@ -193,7 +244,10 @@ fn gates(env: &Env, transport: Transport) -> Check {
     let setup = Setup::new(transport);
     let mut pair = Pair::unconnected(env, &setup)?;
     pair.a.datagram = Some(Datagram {
-        ah: pair.a.v.create_ah(pair.a.pd, &pair.a.route_to(pair.a.gid))?,
+        ah: pair
+            .a
+            .v
+            .create_ah(pair.a.pd, &pair.a.route_to(pair.a.gid))?,
         qpn: pair.a.qp.num,
         qkey: QKEY,
     })
@@ -317,7 +371,10 @@ fn first_message_in_rtr(env: &Env) -> Check {
     let setup = Setup::new(Transport::Rc);
     let pair = Pair::unconnected(env, &setup)?;
     let (a, b) = (&pair.a, &pair.b);
-    let mtu = a.v.port(a.port)?.active_mtu.min(b.v.port(b.port)?.active_mtu);
+    let mtu =
+        a.v.port(a.port)?
+            .active_mtu
+            .min(b.v.port(b.port)?.active_mtu);
     a.v.modify_qp(a.qp, &a.init_attr(&setup))?;
     b.v.modify_qp(b.qp, &b.init_attr(&setup))?;
     b.post_recv(&[RecvWr::new(1, [b.sge(0, 64)])])?;

@@ -1,13 +1,26 @@
 //! Transports × operations × sizes × flags: bytes arrive, and completions say what happened.
 
 use super::{Need, Suite};
-use crate::check::{Check, OrSkip, equal, fail};
+use crate::check::{Check, equal, fail};
 use crate::fixture::{Env, Pair, Setup};
 use crate::verbs::types::*;
 
 /// Around each place where an encoder or a packetiser changes its mind.
 const SIZES: [u32; 14] = [
-    0, 1, 3, 63, 64, 65, 255, 256, 1024, 4095, 4096, 4097, 65_536, 1 << 20,
+    0,
+    1,
+    3,
+    63,
+    64,
+    65,
+    255,
+    256,
+    1024,
+    4095,
+    4096,
+    4097,
+    65_536,
+    1 << 20,
 ];
 
 const IMM: u32 = 0x0102_f3f4;
@@ -166,7 +179,11 @@ impl Transfer {
         } else {
             a.post(wr)?;
             let done = a.sent(&[(5, Status::SUCCESS)])?;
-            equal("opcode of the send completion", done[0].opcode, what.sent_opcode())?;
+            equal(
+                "opcode of the send completion",
+                done[0].opcode,
+                what.sent_opcode(),
+            )?;
         }
         if let Some(opcode) = what.received_opcode() {
             let wcs = b.received(&[(7, Status::SUCCESS)])?;
@@ -244,7 +261,10 @@ pub(super) fn cases(suite: &mut Suite) {
                 if transport == Transport::Ud && len > 4096 {
                     continue;
                 }
-                add(format!("transfer/{transport}/{name}/len={len}"), base(transport, what, len));
+                add(
+                    format!("transfer/{transport}/{name}/len={len}"),
+                    base(transport, what, len),
+                );
             }
             for (flag, bits) in [("fence", send::FENCE), ("solicited", send::SOLICITED)] {
                 let transfer = Transfer {
@@ -266,7 +286,10 @@ pub(super) fn cases(suite: &mut Suite) {
                         flags: send::INLINE,
                         ..base(transport, what, len)
                     };
-                    add(format!("transfer/{transport}/{name}/inline={len}"), transfer);
+                    add(
+                        format!("transfer/{transport}/{name}/inline={len}"),
+                        transfer,
+                    );
                 }
             }
             for (shape, pieces) in SHAPES {
@@ -275,7 +298,10 @@ pub(super) fn cases(suite: &mut Suite) {
                     shape: Shape::Pieces(pieces),
                     ..base(transport, what, len)
                 };
-                add(format!("transfer/{transport}/{name}/sges={shape}"), transfer);
+                add(
+                    format!("transfer/{transport}/{name}/sges={shape}"),
+                    transfer,
+                );
             }
         }
     }

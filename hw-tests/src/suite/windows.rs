@@ -25,17 +25,53 @@ pub(super) fn cases(suite: &mut Suite) {
             Ok(v.dealloc_pd(pd)?)
         });
         suite.case(format!("window/{name}/write"), needs, move |env| {
-            through(env, kind, access::REMOTE_WRITE, Try::Write, 0, Status::SUCCESS)
+            through(
+                env,
+                kind,
+                access::REMOTE_WRITE,
+                Try::Write,
+                0,
+                Status::SUCCESS,
+            )
         });
         suite.case(format!("window/{name}/read"), needs, move |env| {
-            through(env, kind, access::REMOTE_READ, Try::Read, 0, Status::SUCCESS)
+            through(
+                env,
+                kind,
+                access::REMOTE_READ,
+                Try::Read,
+                0,
+                Status::SUCCESS,
+            )
         });
-        suite.case(format!("window/{name}/write_without_right"), needs, move |env| {
-            through(env, kind, access::REMOTE_READ, Try::Write, 0, Status::REM_ACCESS_ERR)
-        });
-        suite.case(format!("window/{name}/read_without_right"), needs, move |env| {
-            through(env, kind, access::REMOTE_WRITE, Try::Read, 0, Status::REM_ACCESS_ERR)
-        });
+        suite.case(
+            format!("window/{name}/write_without_right"),
+            needs,
+            move |env| {
+                through(
+                    env,
+                    kind,
+                    access::REMOTE_READ,
+                    Try::Write,
+                    0,
+                    Status::REM_ACCESS_ERR,
+                )
+            },
+        );
+        suite.case(
+            format!("window/{name}/read_without_right"),
+            needs,
+            move |env| {
+                through(
+                    env,
+                    kind,
+                    access::REMOTE_WRITE,
+                    Try::Read,
+                    0,
+                    Status::REM_ACCESS_ERR,
+                )
+            },
+        );
         suite.case(format!("window/{name}/past_the_end"), needs, move |env| {
             past_the_end(env, kind)
         });
@@ -53,14 +89,22 @@ pub(super) fn cases(suite: &mut Suite) {
             b.v.dealloc_mw(mw)?;
             reach(&pair, rkey, Try::Write, 0, Status::REM_ACCESS_ERR)
         });
-        suite.case(format!("window/{name}/region_without_mw_bind"), needs, move |env| {
-            let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
-            bind_fails(&pair.b, kind, pair.b.mr, 4096)
-        });
-        suite.case(format!("window/{name}/beyond_the_region"), needs, move |env| {
-            let pair = windows(env)?;
-            bind_fails(&pair.b, kind, pair.b.mr, pair.b.buf.len + 8)
-        });
+        suite.case(
+            format!("window/{name}/region_without_mw_bind"),
+            needs,
+            move |env| {
+                let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
+                bind_fails(&pair.b, kind, pair.b.mr, 4096)
+            },
+        );
+        suite.case(
+            format!("window/{name}/beyond_the_region"),
+            needs,
+            move |env| {
+                let pair = windows(env)?;
+                bind_fails(&pair.b, kind, pair.b.mr, pair.b.buf.len + 8)
+            },
+        );
     }
     suite.case("window/type1/bound_again", ONE, |env| {
         let pair = windows(env)?;
@@ -118,27 +162,42 @@ pub(super) fn cases(suite: &mut Suite) {
         }
         Ok(())
     });
-    suite.case("invalidate/rc/local/key_of_nothing", &[Need::Invalidate], |env| {
-        let pair = windows(env)?;
-        let a = &pair.a;
-        let wr = SendWr::new(1, Op::LocalInv(a.mr.rkey ^ 0x0055_0000), []);
-        if a.post(wr).is_ok() {
-            let got = a.v.wait(a.send_cq, 1, LONG)?;
-            let bad = got.iter().any(|wc| wc.status != Status::SUCCESS);
-            ensure("an error completion", bad)?;
-        }
-        Ok(())
-    });
-    suite.case("invalidate/rc/remote/key_of_nothing", &[Need::Invalidate], |env| {
-        let pair = windows(env)?;
-        let (a, b) = (&pair.a, &pair.b);
-        b.post_recv(&[RecvWr::new(6, [b.sge(8192, 64)])])?;
-        a.post(SendWr::new(6, Op::SendInv(b.mr.rkey ^ 0x0055_0000), [a.sge(0, 8)]))?;
-        // IBTA 9.9.3.1.4: the responder's own error; the requester may have had its answer.
-        let got = b.v.wait(b.recv_cq, 1, LONG)?;
-        ensure("an error completion", got.iter().any(|wc| wc.status != Status::SUCCESS))?;
-        equal("state of the responder", b.state()?, State::Err)
-    });
+    suite.case(
+        "invalidate/rc/local/key_of_nothing",
+        &[Need::Invalidate],
+        |env| {
+            let pair = windows(env)?;
+            let a = &pair.a;
+            let wr = SendWr::new(1, Op::LocalInv(a.mr.rkey ^ 0x0055_0000), []);
+            if a.post(wr).is_ok() {
+                let got = a.v.wait(a.send_cq, 1, LONG)?;
+                let bad = got.iter().any(|wc| wc.status != Status::SUCCESS);
+                ensure("an error completion", bad)?;
+            }
+            Ok(())
+        },
+    );
+    suite.case(
+        "invalidate/rc/remote/key_of_nothing",
+        &[Need::Invalidate],
+        |env| {
+            let pair = windows(env)?;
+            let (a, b) = (&pair.a, &pair.b);
+            b.post_recv(&[RecvWr::new(6, [b.sge(8192, 64)])])?;
+            a.post(SendWr::new(
+                6,
+                Op::SendInv(b.mr.rkey ^ 0x0055_0000),
+                [a.sge(0, 8)],
+            ))?;
+            // IBTA 9.9.3.1.4: the responder's own error; the requester may have had its answer.
+            let got = b.v.wait(b.recv_cq, 1, LONG)?;
+            ensure(
+                "an error completion",
+                got.iter().any(|wc| wc.status != Status::SUCCESS),
+            )?;
+            equal("state of the responder", b.state()?, State::Err)
+        },
+    );
 }
 
 /// A pair whose regions and queue pairs allow binding.
@@ -189,19 +248,15 @@ fn bind_fails(side: &Side<'_>, kind: MwType, mr: Mr, len: u64) -> Check {
         Err(fault) => fail(format!("refused with the wrong error: {fault}")),
         Ok(()) => {
             let got = side.v.wait(side.send_cq, 1, LONG)?;
-            ensure("an error completion", got.iter().any(|wc| wc.status != Status::SUCCESS))
+            ensure(
+                "an error completion",
+                got.iter().any(|wc| wc.status != Status::SUCCESS),
+            )
         }
     }
 }
 
-fn through(
-    env: &Env,
-    kind: MwType,
-    rights: u32,
-    what: Try,
-    offset: u64,
-    status: Status,
-) -> Check {
+fn through(env: &Env, kind: MwType, rights: u32, what: Try, offset: u64, status: Status) -> Check {
     let pair = windows(env)?;
     let b = &pair.b;
     let mw = b.v.alloc_mw(b.pd, kind).or_skip("memory windows")?;
@@ -220,7 +275,10 @@ fn past_the_end(env: &Env, kind: MwType) -> Check {
         rkey,
     };
     a.post(SendWr::new(60, Op::Write(remote), [a.sge(0, 64)]))?;
-    match a.sent_one(60, &[Status::REM_ACCESS_ERR, Status::SUCCESS])?.status {
+    match a
+        .sent_one(60, &[Status::REM_ACCESS_ERR, Status::SUCCESS])?
+        .status
+    {
         Status::SUCCESS => deviates(
             "a window reaches all of its region (Linux rxe_resp.c, check_rkey: the range is \
              checked against the region only; 6.12, 7.3)",

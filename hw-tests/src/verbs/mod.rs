@@ -1,10 +1,11 @@
 //! The suite's boundary with a device.
 //!
 //! [`Verbs`] is all that the cases know of the device under test: calls with plain values in and
-//! out. Behind it stand oxverbs ([`native`]), the installed libibverbs as a control ([`official`]),
+//! out. Behind it stand oxverbs ([`core`]), the installed libibverbs as a control ([`official`]),
 //! a wrapper that plants faults to prove that the suite can fail ([`planted`]), and a peer's device
 //! across a control connection.
 
+pub(crate) mod core;
 pub(crate) mod memory;
 pub(crate) mod official;
 pub(crate) mod planted;

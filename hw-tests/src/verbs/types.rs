@@ -185,7 +185,6 @@ pub(crate) enum Transport {
 
 impl Transport {
     pub(crate) const ALL: [Self; 3] = [Self::Rc, Self::Uc, Self::Ud];
-    pub(crate) const CONNECTED: [Self; 2] = [Self::Rc, Self::Uc];
 
     /// `enum ibv_qp_type`.
     pub(crate) fn number(self) -> u32 {
@@ -448,8 +447,6 @@ impl Status {
     pub(crate) const LOC_QP_OP_ERR: Self = Self(2);
     pub(crate) const LOC_PROT_ERR: Self = Self(4);
     pub(crate) const WR_FLUSH_ERR: Self = Self(5);
-    pub(crate) const MW_BIND_ERR: Self = Self(6);
-    pub(crate) const LOC_ACCESS_ERR: Self = Self(8);
     pub(crate) const REM_INV_REQ_ERR: Self = Self(9);
     pub(crate) const REM_ACCESS_ERR: Self = Self(10);
     pub(crate) const REM_OP_ERR: Self = Self(11);
@@ -544,8 +541,6 @@ pub(crate) mod event {
     pub(crate) const QP_REQ_ERR: u32 = 2;
     pub(crate) const QP_ACCESS_ERR: u32 = 3;
     pub(crate) const COMM_EST: u32 = 4;
-    pub(crate) const SQ_DRAINED: u32 = 5;
-    pub(crate) const SRQ_ERR: u32 = 14;
     pub(crate) const SRQ_LIMIT_REACHED: u32 = 15;
     pub(crate) const QP_LAST_WQE_REACHED: u32 = 16;
 }

@@ -12,7 +12,8 @@ impl Verbs for Official {
             self.function(c"ibv_query_device")?;
         let mut attr = MaybeUninit::<CDeviceAttr>::zeroed();
         // SAFETY: the context is open and `attr` has the structure's size.
-        zero(unsafe { query(self.context.0, attr.as_mut_ptr()) }, c"ibv_query_device")?;
+        let code = unsafe { query(self.context.0, attr.as_mut_ptr()) };
+        zero(code, c"ibv_query_device")?;
         // SAFETY: all-zero bytes were valid before the call filled them.
         let a = unsafe { attr.assume_init() };
         Ok(DeviceAttr {
@@ -48,7 +49,8 @@ impl Verbs for Official {
             self.function(c"ibv_query_port")?;
         let mut attr = MaybeUninit::<CPortAttr>::zeroed();
         // SAFETY: `attr` is not smaller than what any release of the function fills.
-        zero(unsafe { query(self.context.0, port, attr.as_mut_ptr()) }, c"ibv_query_port")?;
+        let code = unsafe { query(self.context.0, port, attr.as_mut_ptr()) };
+        zero(code, c"ibv_query_port")?;
         // SAFETY: all-zero bytes were valid before the call filled them.
         let a = unsafe { attr.assume_init() };
         Ok(PortAttr {
@@ -67,7 +69,8 @@ impl Verbs for Official {
             self.function(c"ibv_query_gid")?;
         let mut gid = [0; 16];
         // SAFETY: `gid` is a GID's size.
-        zero(unsafe { query(self.context.0, port, index as c_int, &raw mut gid) }, c"ibv_query_gid")?;
+        let code = unsafe { query(self.context.0, port, index as c_int, &raw mut gid) };
+        zero(code, c"ibv_query_gid")?;
         Ok(gid)
     }
 
@@ -76,7 +79,8 @@ impl Verbs for Official {
             self.function(c"ibv_query_pkey")?;
         let mut pkey = 0;
         // SAFETY: `pkey` is two bytes.
-        zero(unsafe { query(self.context.0, port, index.into(), &raw mut pkey) }, c"ibv_query_pkey")?;
+        let code = unsafe { query(self.context.0, port, index.into(), &raw mut pkey) };
+        zero(code, c"ibv_query_pkey")?;
         Ok(u16::from_be(pkey))
     }
 
@@ -165,7 +169,8 @@ impl Verbs for Official {
             self.function(c"ibv_get_cq_event")?;
         let (mut cq, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: both results outlive the call.
-        zero(unsafe { get(channel, &raw mut cq, &raw mut context) }, c"ibv_get_cq_event")?;
+        let code = unsafe { get(channel, &raw mut cq, &raw mut context) };
+        zero(code, c"ibv_get_cq_event")?;
         Ok(Some(self.objects.id(cq)))
     }
 
@@ -209,7 +214,10 @@ impl Verbs for Official {
         let arm: unsafe extern "C" fn(Ptr, c_int) -> c_int = self.op(slot::REQ_NOTIFY_CQ);
         let cq = self.objects.get(cq.id)?;
         // SAFETY: a live queue.
-        zero(unsafe { arm(cq, solicited_only.into()) }, c"ibv_req_notify_cq")
+        zero(
+            unsafe { arm(cq, solicited_only.into()) },
+            c"ibv_req_notify_cq",
+        )
     }
 
     fn poll(&self, cq: Cq, max: u32) -> Answer<Vec<Wc>> {
@@ -427,7 +435,10 @@ impl Verbs for Official {
         let mask = i32::from(max_wr.is_some()) | i32::from(limit.is_some()) << 1;
         let srq = self.objects.get(srq.id)?;
         // SAFETY: a live queue, and `attr` outlives the call.
-        zero(unsafe { modify(srq, &raw mut attr, mask) }, c"ibv_modify_srq")
+        zero(
+            unsafe { modify(srq, &raw mut attr, mask) },
+            c"ibv_modify_srq",
+        )
     }
 
     fn query_srq(&self, srq: Srq) -> Answer<SrqReport> {
@@ -522,7 +533,10 @@ impl Verbs for Official {
     }
 
     fn async_event(&self, timeout: Duration) -> Answer<Option<Event>> {
-        if !readable(field(self.context.0, offset::CONTEXT_ASYNC_FD) as i32, timeout) {
+        if !readable(
+            field(self.context.0, offset::CONTEXT_ASYNC_FD) as i32,
+            timeout,
+        ) {
             return Ok(None);
         }
         let get: unsafe extern "C" fn(Ptr, *mut CEvent) -> c_int =
@@ -532,9 +546,14 @@ impl Verbs for Official {
             event_type: 0,
         };
         // SAFETY: `event` outlives the call.
-        zero(unsafe { get(self.context.0, &raw mut event) }, c"ibv_get_async_event")?;
+        let code = unsafe { get(self.context.0, &raw mut event) };
+        zero(code, c"ibv_get_async_event")?;
         let port = (8..=13).contains(&event.event_type) || event.event_type > 16;
-        let id = if port { 0 } else { self.objects.id(event.element) };
+        let id = if port {
+            0
+        } else {
+            self.objects.id(event.element)
+        };
         let ack: unsafe extern "C" fn(*mut CEvent) = self.function(c"ibv_ack_async_event")?;
         // SAFETY: the event that was just read.
         unsafe { ack(&raw mut event) };

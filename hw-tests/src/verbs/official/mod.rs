@@ -5,7 +5,7 @@ mod calls;
 mod layout;
 mod objects;
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::mem::{self, MaybeUninit};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Official {
         let open: unsafe extern "C" fn(Ptr) -> Ptr = this.function(c"ibv_open_device")?;
         for i in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the list has `count` entries.
-            let entry = unsafe { devices.add(i).read() };
+            let entry = unsafe { devices.wrapping_add(i).read() };
             // SAFETY: an entry of the list is a device.
             let text = unsafe { name(entry) };
             // SAFETY: a device's name is NUL-terminated and lives as long as the device.
@@ -83,7 +83,10 @@ impl Official {
     /// A function of the provider, by slot of `ibv_context_ops`.
     fn op<F: Copy>(&self, slot: usize) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
-        let at = self.context.0.wrapping_byte_add(offset::CONTEXT_OPS + 8 * slot);
+        let at = self
+            .context
+            .0
+            .wrapping_byte_add(offset::CONTEXT_OPS + 8 * slot);
         // SAFETY: the table has 32 slots, all filled by libibverbs; callers name the C type.
         unsafe { at.cast::<F>().read() }
     }
@@ -100,7 +103,11 @@ impl Official {
 
     fn ah_attr(route: &Route) -> CAh {
         let half = |i: usize| {
-            u64::from_ne_bytes(route.gid[i..i + 8].try_into().expect("eight bytes of a GID"))
+            u64::from_ne_bytes(
+                route.gid[i..i + 8]
+                    .try_into()
+                    .expect("eight bytes of a GID"),
+            )
         };
         CAh {
             dgid: [half(0), half(8)],
@@ -242,7 +249,8 @@ fn posted(code: c_int, index: usize) -> Posted {
 fn zero(code: c_int, name: &CStr) -> Answer<()> {
     match code {
         0 => Ok(()),
-        -1 => Err(last(&name.to_string_lossy())),
+        // `ibv_rereg_mr` has small negative codes of its own.
+        ..0 => Err(last(&name.to_string_lossy())),
         errno => Err(Fault::errno(errno, name.to_string_lossy())),
     }
 }
@@ -275,5 +283,3 @@ fn readable(fd: i32, timeout: Duration) -> bool {
     // SAFETY: one entry, which outlives the call.
     unsafe { libc::poll(&raw mut poll, 1, millis) > 0 }
 }
-
-

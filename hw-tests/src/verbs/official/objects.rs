@@ -42,6 +42,10 @@ impl Objects {
     }
 
     pub(super) fn remove(&self, id: u32) {
-        self.live.lock().expect("no panic under the lock").1.remove(&id);
+        self.live
+            .lock()
+            .expect("no panic under the lock")
+            .1
+            .remove(&id);
     }
 }
