@@ -73,26 +73,20 @@ impl Kernel for Scribe {
         }
         view.spec().unwrap().check(&view).unwrap();
         // descriptors have to be real ones; everything else may be zero
-        let fds: Vec<_> = view
-            .attrs()
-            .enumerate()
-            .filter_map(|(index, attr)| {
-                let kind = view.spec()?.attribute(attr.id)?.kind;
-                match (invoke, kind, attr.len) {
-                    (false, Kind::NewFd, _) => Some((RequestView::attr_offset(index) + 8, None)),
-                    (true, Kind::SliceOut, 4) => Some((0, Some(attr.data))),
-                    _ => None,
+        let command = view.find(2).map(|attr| attr.data);
+        for (index, attr) in view.attrs().enumerate() {
+            let kind = view.spec().and_then(|spec| spec.attribute(attr.id));
+            let place: *mut i32 = match (invoke, kind.map(|attr| attr.kind)) {
+                (false, Some(Kind::NewFd)) => {
+                    arg.wrapping_add(RequestView::attr_offset(index) + 8).cast()
                 }
-            })
-            .collect();
-        for (offset, address) in fds {
-            let fd = new_fd();
-            let place: *mut u8 = match address {
-                Some(address) => std::ptr::with_exposed_provenance_mut(address as usize),
-                None => arg.wrapping_add(offset),
+                (true, Some(Kind::SliceOut)) if matches!(command, Some(0 | 17)) => {
+                    std::ptr::with_exposed_provenance_mut(attr.data as usize)
+                }
+                _ => continue,
             };
-            // SAFETY: the place of the number is the request's own, or an output of 4 bytes.
-            unsafe { place.cast::<i32>().write_unaligned(fd) };
+            // SAFETY: the number's place in the request, or the first field of the response.
+            unsafe { place.write_unaligned(new_fd()) };
         }
         Ok(0)
     }

@@ -4,6 +4,8 @@
 //! time of the call. What the kernel answers is read back by the command itself, from that memory
 //! and by lengths that it remembers, never by lengths that came back.
 
+use std::os::fd::{FromRawFd, OwnedFd};
+
 use uverbs_abi::ioctl::wire::RDMA_VERBS_IOCTL;
 use uverbs_abi::ioctl::{Error, Method, Slot};
 use uverbs_abi::types::DriverId;
@@ -105,6 +107,41 @@ where
                 Err(Errno(libc::EIO))
             }
         }
+    }
+}
+
+/// Takes descriptors that a command answers.
+///
+/// Made before the command: an answer that leaves the number out reads as 0, which must not be taken
+/// for a descriptor, and closed as one, while the program has its own under that number.
+#[derive(Debug)]
+pub struct FdTaker {
+    zero_is_open: bool,
+}
+
+impl FdTaker {
+    /// Looks at descriptor 0.
+    pub fn new() -> Self {
+        // SAFETY: `F_GETFD` takes no argument and any number is allowed.
+        let flags = unsafe { libc::fcntl(0, libc::F_GETFD) };
+        Self {
+            zero_is_open: flags >= 0,
+        }
+    }
+
+    /// Takes ownership of the descriptor that the kernel answered; `EPROTO` if it can be none.
+    pub fn take(self, fd: i32) -> Result<OwnedFd, Errno> {
+        if fd < 0 || (fd == 0 && self.zero_is_open) {
+            return Err(Errno(libc::EPROTO));
+        }
+        // SAFETY: the kernel has just made the descriptor for this call and nobody else knows it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+impl Default for FdTaker {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -12,7 +12,8 @@ use uverbs_abi::write::device::{
 };
 use zerocopy::FromBytes;
 
-use super::{Errno, Tried, Uctx, take_fd};
+use super::{Errno, Tried, Uctx};
+use crate::sys::ioctl::FdTaker;
 
 /// What [`Uctx::get_context`] answers.
 #[derive(Debug)]
@@ -54,6 +55,7 @@ impl Uctx {
                 udata: cmd.uhw().unwrap_or_else(|_| O::new_zeroed()),
             });
         }
+        let taker = FdTaker::new();
         let mut call = WriteCall::new(GetContext::default());
         call.uhw_out::<O>();
         self.write(&mut call)?;
@@ -61,7 +63,7 @@ impl Uctx {
         Ok(ContextInfo {
             num_comp_vectors: resp.num_comp_vectors,
             core_support: CoreSupport::NONE,
-            async_event: Some(take_fd(resp.async_fd)?),
+            async_event: Some(taker.take(resp.async_fd)?),
             udata: call.uhw(),
         })
     }
@@ -146,14 +148,16 @@ impl Uctx {
     /// Makes an asynchronous event file.
     pub fn alloc_async_event(&self) -> Result<OwnedFd, Errno> {
         use async_event::alloc;
+        let taker = FdTaker::new();
         let mut cmd = Command::new();
         cmd.new_fd(alloc::FD_HANDLE);
         self.method(&mut cmd)?;
-        take_fd(cmd.raw_fd(alloc::FD_HANDLE)?)
+        taker.take(cmd.raw_fd(alloc::FD_HANDLE)?)
     }
 
     /// Makes a completion channel.
     pub fn create_comp_channel(&self) -> Result<OwnedFd, Errno> {
-        take_fd(self.simple(CreateCompChannel::default())?.fd)
+        let taker = FdTaker::new();
+        taker.take(self.simple(CreateCompChannel::default())?.fd)
     }
 }

@@ -14,7 +14,7 @@
 //! ([`uverbs_abi::udata`]); `()` is none. Such data reads as zero where the kernel wrote less.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uverbs_abi::Command;
@@ -43,6 +43,8 @@ pub use qp::{CreateQp, QpCreated};
 pub use srq::{CreateSrq, SrqCreated};
 
 /// A uverbs descriptor and what its kernel can do.
+///
+/// Threads may share it: the kernel orders what they do to the same object.
 #[derive(Debug)]
 pub struct Uctx {
     fd: UverbsFd,
@@ -185,13 +187,4 @@ impl AsRawFd for Uctx {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
-}
-
-/// Takes a descriptor that the kernel answered.
-fn take_fd(fd: i32) -> Result<OwnedFd, Errno> {
-    if fd < 0 {
-        return Err(Errno(libc::EPROTO));
-    }
-    // SAFETY: the kernel has just made the descriptor for this call and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
