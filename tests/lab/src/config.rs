@@ -82,6 +82,9 @@ pub struct Config {
     pub huge_pages: u32,
     /// More words for the kernel's command line.
     pub kernel_arguments: String,
+    /// More directories of the host, read-only in the guest at `/run/oxverbs/shares/NAME`; NAME is a word of letters,
+    /// digits and `_`, at most 20 bytes.
+    pub shares: Vec<(String, PathBuf)>,
     /// Shell commands run at the end of the guest's start, before the first step.
     pub setup: String,
     /// How long the start may take; emulation on a loaded machine is slow.
@@ -106,6 +109,7 @@ impl Default for Config {
             processors: 2,
             huge_pages: 0,
             kernel_arguments: String::new(),
+            shares: Vec::new(),
             setup: String::new(),
             boot_timeout: Duration::from_secs(180),
             refresh: false,

@@ -30,6 +30,7 @@
 //! | `/share/work` | [`Guest::work`] on the host, writable on both sides |
 //! | `/oxverbs/checkout` | the repository, read-only |
 //! | `/oxverbs/target` | the build directory, read-only; its profile's programs and examples are in `$PATH` |
+//! | `/run/oxverbs/shares/NAME` | a directory of [`Config::shares`], read-only |
 //! | `/etc/libibverbs.d` | Debian's files with [`Provider::Official`], ours alone with [`Provider::Ours`] |
 //!
 //! Two commands are there for convenience: `wait-port PORT` returns once something listens on that TCP port, `claims`

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cache::Tree;
 use crate::config::Config;
@@ -84,23 +84,37 @@ pub(crate) fn command(
         .arg("-chardev")
         .arg(with_path("socket,id=control,path=", socket, "")?);
     command.args(["-device", "virtserialport,chardev=control,name=control"]);
-    let shares: [(&str, &Path, &str); 4] = [
-        ("root", &root.dir, ",readonly=on"),
-        ("share", &dir.join("share"), ""),
-        ("checkout", &config.checkout(), ",readonly=on"),
-        ("target", &target, ",readonly=on"),
-    ];
-    for (tag, path, readonly) in shares {
-        let options = format!(",security_model=none,multidevs=remap{readonly}");
-        command
-            .arg("-fsdev")
-            .arg(with_path(&format!("local,id={tag},path="), path, &options)?);
-        command.args([
-            "-device",
-            &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
-        ]);
+    let share = dir.join("share");
+    let checkout = config.checkout();
+    add_share(&mut command, "root", &root.dir, true)?;
+    add_share(&mut command, "share", &share, false)?;
+    add_share(&mut command, "checkout", &checkout, true)?;
+    add_share(&mut command, "target", &target, true)?;
+    for (name, path) in &config.shares {
+        let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_word || name.is_empty() || name.len() > 20 {
+            bail!("{name:?} is no name for a share: up to 20 letters, digits and _");
+        }
+        if !path.is_dir() {
+            bail!("share {name}: {} is no directory", path.display());
+        }
+        add_share(&mut command, &format!("x_{name}"), path, true)?;
     }
     Ok(command)
+}
+
+fn add_share(command: &mut Command, tag: &str, path: &Path, readonly: bool) -> Result<()> {
+    let readonly = if readonly { ",readonly=on" } else { "" };
+    // The guest's root sees the files as their owner on the host has them; new ones belong to the user who runs QEMU.
+    let options = format!(",security_model=none,multidevs=remap{readonly}");
+    command
+        .arg("-fsdev")
+        .arg(with_path(&format!("local,id={tag},path="), path, &options)?);
+    command.args([
+        "-device",
+        &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+    ]);
+    Ok(())
 }
 
 /// QEMU's option syntax doubles commas.

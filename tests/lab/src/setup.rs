@@ -30,6 +30,13 @@ pub(crate) fn script(config: &Config) -> String {
             config.huge_pages
         );
     }
+    for (name, _) in &config.shares {
+        let _ = write!(
+            script,
+            "mkdir -p /run/oxverbs/shares/{name}\n\
+             mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose x_{name} /run/oxverbs/shares/{name}\n"
+        );
+    }
     if config.provider == Provider::Ours {
         let _ = write!(
             script,

@@ -69,12 +69,24 @@ pub(crate) struct GuestArguments {
     /// Huge pages (2 MiB each) to reserve.
     #[arg(long, default_value_t = 0)]
     pub(crate) huge_pages: u32,
+    /// Share a directory, read-only, as /run/oxverbs/shares/NAME in the guest.
+    #[arg(long, value_name = "NAME=DIR", value_parser = parse_share)]
+    pub(crate) share: Vec<(String, PathBuf)>,
     /// Look for newer packages first.
     #[arg(long)]
     pub(crate) refresh: bool,
     /// Do not build ours before (use what is in the target directory).
     #[arg(long)]
     pub(crate) no_build: bool,
+}
+
+fn parse_share(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, dir) = text.split_once('=').ok_or("NAME=DIR is wanted")?;
+    let dir = PathBuf::from(dir);
+    let dir = dir
+        .canonicalize()
+        .map_err(|error| format!("{}: {error}", dir.display()))?;
+    Ok((name.to_owned(), dir))
 }
 
 impl GuestArguments {
@@ -92,6 +104,7 @@ impl GuestArguments {
             topology: self.topology,
             memory: self.memory,
             huge_pages: self.huge_pages,
+            shares: self.share.clone(),
             refresh: self.refresh,
             ..Config::default()
         }
