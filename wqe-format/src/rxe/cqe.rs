@@ -164,8 +164,9 @@ impl WcFlags {
     pub const GRH: Self = Self(1);
     /// Immediate data is valid.
     pub const WITH_IMM: Self = Self(2);
-    /// A key was invalidated.
-    pub const WITH_INVALIDATE: Self = Self(8);
+    /// A key was invalidated: the kernel's `IB_WC_WITH_INVALIDATE`, which rxe writes as it is. libibverbs' `IBV_WC_WITH_INV`
+    /// is 8, and 4 means something else there.
+    pub const WITH_INVALIDATE: Self = Self(4);
 
     /// Whether all flags of `other` are set.
     pub const fn contains(self, other: Self) -> bool {

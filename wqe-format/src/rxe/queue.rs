@@ -2,7 +2,8 @@
 //!
 //! Producer and consumer index stand in cache lines of their own. An index counts entries modulo the
 //! queue's size; the queue is empty when they are equal and full when the producer's successor is the
-//! consumer, so a queue of `mask + 1` entries holds `mask`.
+//! consumer, so a queue of `mask + 1` entries holds `mask`. That may be none: a queue pair that was made for no
+//! receives has a receive queue of one entry, which is empty and full at once.
 
 /// Offset of `log2_elem_size` (`u32`): log2 of an entry's size in bytes.
 pub const LOG2_ELEM_SIZE: usize = 0;
@@ -30,7 +31,7 @@ pub enum BadGeometry {
     NoHeader,
     /// The entry size is less than what an entry needs, or 4 GiB and more.
     ElementSize(u32),
-    /// The mask is not a power of two − 1, or 0.
+    /// The mask is not a power of two − 1.
     Mask(u32),
     /// The entries do not fit into the memory.
     TooLong,
@@ -64,7 +65,7 @@ impl Geometry {
         if log2_elem_size >= 32 || (1_usize << log2_elem_size) < least {
             return Err(BadGeometry::ElementSize(log2_elem_size));
         }
-        if index_mask == 0 || index_mask & index_mask.wrapping_add(1) != 0 {
+        if index_mask & index_mask.wrapping_add(1) != 0 {
             return Err(BadGeometry::Mask(index_mask));
         }
         // At most 2^32 entries of 2^31 bytes: no overflow of 64 bits.
