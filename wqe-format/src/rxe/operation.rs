@@ -68,7 +68,8 @@ impl WrOpcode {
         })
     }
 
-    /// Whether a transport has the operation (the kernel's `rxe_wr_opcode_info`: 12 for RC, 6 for UC, 2 for UD).
+    /// Whether a program may ask for the operation when it creates a queue pair (12 for RC, 6 for UC, 2 for UD, as
+    /// libibverbs knows of rxe).
     pub const fn is_offered_by(self, transport: Transport) -> bool {
         match transport {
             Transport::Rc => true,
@@ -79,10 +80,49 @@ impl WrOpcode {
                     | Self::Send
                     | Self::SendWithImm
                     | Self::BindMw
-                    | Self::LocalInv
+                    | Self::SendWithInv
             ),
             Transport::Ud => matches!(self, Self::Send | Self::SendWithImm),
         }
+    }
+
+    /// Whether the operation may be posted: what is offered, and the invalidation of a local key on UC, which some
+    /// kernels have there and others complete with an error.
+    #[inline]
+    pub const fn may_be_posted_on(self, transport: Transport) -> bool {
+        self.is_offered_by(transport)
+            || matches!((self, transport), (Self::LocalInv, Transport::Uc))
+    }
+
+    /// Whether the operation has a scatter/gather list.
+    #[inline]
+    pub const fn has_local_memory(self) -> bool {
+        !matches!(
+            self,
+            Self::LocalInv | Self::BindMw | Self::Flush | Self::AtomicWrite
+        )
+    }
+
+    /// Whether the operation sends local memory, so that it can be copied into the work request.
+    #[inline]
+    pub const fn can_be_inline(self) -> bool {
+        matches!(
+            self,
+            Self::RdmaWrite
+                | Self::RdmaWriteWithImm
+                | Self::Send
+                | Self::SendWithImm
+                | Self::SendWithInv
+        )
+    }
+
+    /// Whether the operation makes no sense without memory or a value.
+    #[inline]
+    pub const fn needs_payload(self) -> bool {
+        matches!(
+            self,
+            Self::AtomicCmpAndSwp | Self::AtomicFetchAndAdd | Self::AtomicWrite
+        )
     }
 }
 
@@ -129,6 +169,10 @@ impl Access {
     pub const MW_BIND: Self = Self(16);
     /// Addresses start at 0.
     pub const ZERO_BASED: Self = Self(32);
+    /// FLUSH to global visibility.
+    pub const FLUSH_GLOBAL: Self = Self(1 << 8);
+    /// FLUSH to persistence.
+    pub const FLUSH_PERSISTENT: Self = Self(1 << 9);
 }
 
 /// Arguments of binding a memory window.
@@ -146,6 +190,37 @@ pub struct BindMw {
     pub rkey: u32,
     /// Rights of the window.
     pub access: Access,
+}
+
+impl BindMw {
+    /// The binding of a window of type 1 (`ibv_bind_mw`), for which the provider chooses the next key.
+    ///
+    /// `None` if the rights ask for zero-based addresses, which type 1 has not (IBTA o10-36.2.2).
+    pub const fn type_1(
+        addr: u64,
+        length: u64,
+        mr_lkey: u32,
+        mw_rkey: u32,
+        access: Access,
+    ) -> Option<Self> {
+        if access.0 & Access::ZERO_BASED.0 != 0 {
+            return None;
+        }
+        Some(Self {
+            addr,
+            length,
+            mr_lkey,
+            mw_rkey,
+            rkey: Self::next_rkey(mw_rkey),
+            access,
+        })
+    }
+
+    /// The key after `rkey`: the low byte counts, the rest is the window's number (`ibv_inc_rkey`).
+    #[inline]
+    pub const fn next_rkey(rkey: u32) -> u32 {
+        (rkey & 0xffff_ff00) | (rkey.wrapping_add(1) & 0xff)
+    }
 }
 
 /// Arguments of FLUSH.

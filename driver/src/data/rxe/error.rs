@@ -22,8 +22,12 @@ pub enum PostError {
     TooLong,
     /// An atomic's remote address is not a multiple of 8, or its local memory is shorter than 8 bytes.
     Atomic,
-    /// A zero-based memory window, which rxe does not have.
+    /// A zero-based memory window of type 1, which there is not (IBTA o10-36.2.2).
     ZeroBasedWindow,
+    /// Local memory for an operation that takes none.
+    NoLocalMemory,
+    /// Inline data for an operation that sends none.
+    NoInline,
     /// No work request was begun, or it got no destination or payload that its operation needs.
     Incomplete,
 }
@@ -50,7 +54,9 @@ impl fmt::Display for PostError {
             Self::Atomic => {
                 "an atomic needs a remote address that is a multiple of 8 and 8 local bytes"
             }
-            Self::ZeroBasedWindow => "rxe has no zero-based memory windows",
+            Self::ZeroBasedWindow => "memory windows of type 1 cannot be zero-based",
+            Self::NoLocalMemory => "this operation takes no local memory",
+            Self::NoInline => "this operation sends no inline data",
             Self::Incomplete => "the work request is not complete",
         })
     }

@@ -2,7 +2,7 @@
 
 use wqe_format::rxe::queue::BadGeometry;
 use wqe_format::rxe::{
-    Access, Datagram, DmaInfo, Operation, SendFlags, SendWqe, SendWr, Sge, Transport, WrOpcode,
+    Datagram, DmaInfo, Operation, SendFlags, SendWqe, SendWr, Sge, Transport, WrOpcode,
 };
 
 use super::error::PostError;
@@ -63,6 +63,10 @@ struct Open {
     iova: u64,
     /// Zero until a payload is given, as it stays for operations without one.
     dma: DmaInfo,
+    /// Whether a payload was given.
+    filled: bool,
+    /// Whether it has a destination, or needs none.
+    destined: bool,
 }
 
 impl SendQueue {
@@ -137,7 +141,8 @@ impl SendQueue {
         }
     }
 
-    /// Begins a work request; one of the `set_` functions finishes it. An error is also kept in the draft.
+    /// Begins a work request; the `set_` functions complete it, in any order, and [`close`](Self::close) ends it. An
+    /// error is also kept in the draft.
     ///
     /// `to` is where a datagram goes; it may be given later by [`set_datagram`](Self::set_datagram).
     #[inline]
@@ -175,7 +180,13 @@ impl SendQueue {
             wr,
             opcode: operation.opcode(),
             iova: operation.remote_addr(),
-            dma: DmaInfo::default(),
+            // The kernel takes a flush's length from here, not from the request.
+            dma: match operation {
+                Operation::Flush(flush) => DmaInfo::new(flush.length, 0),
+                _ => DmaInfo::default(),
+            },
+            filled: false,
+            destined: to.is_some() || !matches!(self.transport, Transport::Ud),
         };
         draft.open = Some(open);
         Ok(())
@@ -183,7 +194,7 @@ impl SendQueue {
 
     #[inline]
     fn check_operation(&self, operation: &Operation) -> Result<(), PostError> {
-        if !operation.opcode().is_offered_by(self.transport) {
+        if !operation.opcode().may_be_posted_on(self.transport) {
             return Err(PostError::Opcode);
         }
         match operation {
@@ -194,9 +205,6 @@ impl SendQueue {
             {
                 Err(PostError::Atomic)
             }
-            Operation::BindMw(bind) if bind.access.0 & Access::ZERO_BASED.0 != 0 => {
-                Err(PostError::ZeroBasedWindow)
-            }
             _ => Ok(()),
         }
     }
@@ -206,17 +214,29 @@ impl SendQueue {
     pub fn set_datagram(&self, draft: &mut Draft, to: &Datagram) {
         if let Some(open) = &mut draft.open {
             open.wr.set_datagram(to);
+            open.destined = true;
         } else {
             draft.fail(PostError::Incomplete);
         }
     }
 
-    /// Gives the open work request its scatter/gather list and finishes it.
+    /// Gives the open work request its scatter/gather list, which takes the place of a payload given before.
+    ///
+    /// Operations without local memory take an empty list only.
     #[inline]
     pub fn set_sges(&self, draft: &mut Draft, sges: &[Sge]) -> Result<(), PostError> {
-        let Some(Open { opcode, .. }) = draft.open else {
+        let Some(open) = &mut draft.open else {
             return Err(draft.fail(PostError::Incomplete));
         };
+        let opcode = open.opcode;
+        if !opcode.has_local_memory() {
+            if sges.is_empty() {
+                return Ok(());
+            }
+            return Err(draft.fail(PostError::NoLocalMemory));
+        }
+        // With the flag, the kernel would send the list itself.
+        open.wr.raw_flags &= !SendFlags::INLINE.0;
         let checked = if sges.len() > self.limits.max_sge as usize {
             Err(PostError::TooManySges)
         } else {
@@ -238,7 +258,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Copies inline data into the open work request and finishes it.
+    /// Copies inline data into the open work request, where it takes the place of a payload given before.
     ///
     /// # Safety
     ///
@@ -251,6 +271,9 @@ impl SendQueue {
         let Some(open) = &mut draft.open else {
             return Err(draft.fail(PostError::Incomplete));
         };
+        if !open.opcode.can_be_inline() {
+            return Err(draft.fail(PostError::NoInline));
+        }
         open.wr.raw_flags |= SendFlags::INLINE.0;
         let mut count = 0;
         let lengths = pieces.clone().map(|piece| {
@@ -273,7 +296,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Gives the open atomic write its value and finishes it.
+    /// Gives the open atomic write its value.
     #[inline]
     pub fn set_atomic_value(&self, draft: &mut Draft, value: [u8; 8]) -> Result<(), PostError> {
         let Some(Open {
@@ -285,14 +308,19 @@ impl SendQueue {
         };
         // SAFETY: the entry is ours, see `close`.
         unsafe { self.ring.write(draft.next, SendWqe::PAYLOAD, value) };
-        draft.set_dma(DmaInfo::new(8, 1));
+        draft.set_dma(DmaInfo::new(8, 0));
         Ok(())
     }
 
-    /// Ends the open work request; the next one takes the entry after it.
+    /// Ends the open work request; the next one takes the entry after it. One that lacks what its operation needs
+    /// (a datagram's destination, an atomic's memory) is not taken, and the draft keeps the error.
     #[inline]
     pub fn close(&self, draft: &mut Draft) {
         if let Some(open) = draft.open.take() {
+            if !open.destined || (!open.filled && open.opcode.needs_payload()) {
+                draft.fail(PostError::Incomplete);
+                return;
+            }
             let wqe = SendWqe::new(open.wr, open.iova, draft.ssn, open.dma);
             // SAFETY: the entry lies between what was published and the consumer (`open` saw room for it), so it is
             // ours, and no other queue writes to this ring.
@@ -317,7 +345,7 @@ impl SendQueue {
 }
 
 impl Draft {
-    /// The first error of the batch.
+    /// The first error of the batch; work requests begun after it are refused with the same.
     #[inline]
     pub fn error(&self) -> Option<PostError> {
         self.error
@@ -327,6 +355,7 @@ impl Draft {
     fn set_dma(&mut self, dma: DmaInfo) {
         if let Some(open) = &mut self.open {
             open.dma = dma;
+            open.filled = true;
         }
     }
 

@@ -323,14 +323,120 @@ fn local_checks() {
         Err(PostError::Atomic)
     );
     post(&mut queue, 1, &atomic(8), &[sge(8)]).unwrap();
+}
+
+/// Official providers let zero-based windows of type 2 pass; the kernel knows them.
+#[test]
+fn zero_based_windows_are_of_type_2() {
+    let zero_based = wqe_format::rxe::Access::ZERO_BASED;
+    assert_eq!(BindMw::type_1(0, 1, 2, 3, zero_based), None);
+    let (peer, mut queue) = send_queue(Transport::Rc, 7);
     let bind = Operation::BindMw(BindMw {
-        access: wqe_format::rxe::Access::ZERO_BASED,
+        access: zero_based,
         ..BindMw::default()
     });
+    post(&mut queue, 1, &bind, &[]).unwrap();
+    assert_eq!(wqe(&peer.consume().unwrap()).0.wr.operation(), Some(bind));
     assert_eq!(
-        post(&mut queue, 1, &bind, &[]),
-        Err(PostError::ZeroBasedWindow)
+        post(&mut queue, 1, &bind, &[sge(1)]),
+        Err(PostError::NoLocalMemory)
     );
+}
+
+fn begun(queue: &SendQueue, flags: SendFlags, operation: &Operation) -> Draft {
+    let mut draft = queue.begin();
+    queue.open(&mut draft, 1, flags, operation, None).unwrap();
+    draft
+}
+
+/// The kernel takes a flush's length from the transfer, not from the request.
+#[test]
+fn a_flush_has_its_length_twice() {
+    let (peer, mut queue) = send_queue(Transport::Rc, 7);
+    let flush = wqe_format::rxe::Flush {
+        remote_addr: 0x1000,
+        length: 4096,
+        rkey: 3,
+        placement: 2,
+        selectivity: 0,
+    };
+    let mut draft = begun(&queue, SendFlags::SIGNALED, &Operation::Flush(flush));
+    queue.set_sges(&mut draft, &[]).unwrap();
+    queue.close(&mut draft);
+    assert!(queue.commit(&draft));
+    let entry = peer.consume().unwrap();
+    let (head, _) = wqe(&entry);
+    assert_eq!(
+        (head.dma.length, head.dma.resid, head.iova),
+        (4096, 4096, 0x1000)
+    );
+    assert_eq!(head.wr.operation(), Some(Operation::Flush(flush)));
+}
+
+/// The payload decides the flag: with a wrong one the kernel would send the list instead of what it names.
+#[test]
+fn the_inline_flag_follows_the_payload() {
+    let (peer, mut queue) = send_queue(Transport::Rc, 7);
+    let mut draft = begun(&queue, SendFlags::INLINE, &Operation::Send);
+    queue.set_sges(&mut draft, &[sge(8)]).unwrap();
+    queue.close(&mut draft);
+    queue
+        .open(&mut draft, 2, SendFlags::default(), &Operation::Send, None)
+        .unwrap();
+    let piece = InlinePiece {
+        addr: b"data".as_ptr(),
+        len: 4,
+    };
+    // SAFETY: the piece is a string of that length.
+    unsafe { queue.set_inline(&mut draft, std::iter::once(piece)) }.unwrap();
+    queue.close(&mut draft);
+    assert!(queue.commit(&draft));
+    for inline in [false, true] {
+        let entry = peer.consume().unwrap();
+        let flags = wqe(&entry).0.wr.flags();
+        assert_eq!(flags.contains(SendFlags::INLINE), inline);
+    }
+    let read = Operation::RdmaRead {
+        remote_addr: 0,
+        rkey: 0,
+    };
+    let mut draft = begun(&queue, SendFlags::default(), &read);
+    // SAFETY: as above.
+    let refused = unsafe { queue.set_inline(&mut draft, std::iter::once(piece)) };
+    assert_eq!(refused, Err(PostError::NoInline));
+}
+
+/// A work request that lacks what it needs stays out of the queue, with those after it.
+#[test]
+fn incomplete_work_requests_are_refused() {
+    let atomic = Operation::AtomicFetchAndAdd {
+        remote_addr: 8,
+        rkey: 1,
+        add: 1,
+    };
+    let value = Operation::AtomicWrite {
+        remote_addr: 8,
+        rkey: 1,
+    };
+    for (transport, operation) in [
+        (Transport::Rc, atomic),
+        (Transport::Rc, value),
+        (Transport::Ud, Operation::Send),
+    ] {
+        let (_peer, mut queue) = send_queue(transport, 7);
+        let mut draft = begun(&queue, SendFlags::default(), &operation);
+        queue.close(&mut draft);
+        assert_eq!(draft.error(), Some(PostError::Incomplete), "{operation}");
+        let next = queue.open(&mut draft, 2, SendFlags::default(), &operation, None);
+        assert_eq!(next, Err(PostError::Incomplete));
+        assert!(!queue.commit(&draft));
+    }
+    let (_peer, mut queue) = send_queue(Transport::Rc, 7);
+    let mut draft = begun(&queue, SendFlags::default(), &value);
+    queue.set_atomic_value(&mut draft, [1; 8]).unwrap();
+    queue.close(&mut draft);
+    assert_eq!(draft.error(), None);
+    assert!(queue.commit(&draft));
 }
 
 /// B32: the state gates both queues.
