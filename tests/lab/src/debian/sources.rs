@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::control;
 
-/// Environment variable that overrides apt's configuration: a URI such as `http://deb.debian.org/debian`.
+/// Environment variable that overrides apt's configuration: a URI such as `http://HOST/debian`.
 pub const MIRROR_VARIABLE: &str = "OXVERBS_DEBIAN_MIRROR";
 
 /// One archive of binary packages that apt would read.
@@ -124,7 +124,7 @@ pub fn archives() -> Result<Vec<String>> {
     if let Some(uri) = std::env::var_os(MIRROR_VARIABLE) {
         let uri = uri.to_string_lossy();
         if !uri.contains(':') {
-            bail!("{MIRROR_VARIABLE}={uri} is not a URI such as http://deb.debian.org/debian");
+            bail!("{MIRROR_VARIABLE}={uri} is not a URI such as http://HOST/debian");
         }
         return Ok(vec![trim_uri(&uri)]);
     }
@@ -135,7 +135,7 @@ pub fn archives() -> Result<Vec<String>> {
     if found.is_empty() {
         bail!(
             "no Debian archive in /etc/apt/sources.list or /etc/apt/sources.list.d; \
-             name one: {MIRROR_VARIABLE}=http://deb.debian.org/debian"
+             name one: {MIRROR_VARIABLE}=http://HOST/debian"
         );
     }
     Ok(found)
