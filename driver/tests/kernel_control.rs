@@ -22,6 +22,9 @@ use uverbs_abi::udata::rxe;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
 use uverbs_abi::write::qp::{ModifyQp, QpDest};
 
+#[path = "kernel_control/netlink.rs"]
+mod netlink;
+
 fn node() -> Option<PathBuf> {
     if let Some(node) = std::env::var_os("OXVERBS_UVERBS") {
         return Some(node.into());
@@ -507,7 +510,7 @@ fn in_the_lab() {
         print!("{}", outcome.stdout);
         eprint!("{}", outcome.stderr);
         assert!(outcome.ok(), "{kernel:?}");
-        assert!(outcome.stdout.contains("7 passed; 0 failed"), "{kernel:?}");
+        assert!(outcome.stdout.contains("9 passed; 0 failed"), "{kernel:?}");
         assert!(outcome.stdout.contains("2520 changes of state asked"));
         let skips = outcome.stderr.matches("skipped: ").count();
         assert_eq!(skips, 1, "only this test skips itself in the guest");

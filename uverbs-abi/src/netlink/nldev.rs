@@ -484,7 +484,7 @@ impl ResourceKind {
 /// An object, as far as the kernel tells; what does not apply is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resource<'b> {
-    /// Process that made it; `None` for one of the kernel's.
+    /// Thread that made it (the process, if that has one thread); `None` for one of the kernel's.
     pub pid: Option<u32>,
     /// Module that made it; only for one of the kernel's.
     pub kernel_name: Option<&'b str>,
