@@ -8,3 +8,18 @@ pub mod verbs;
 
 pub use error::{Error, Result};
 pub use verbs::*;
+
+/// What the libibverbs plug-in stands on: the untyped core below [`verbs`]. Not for anyone else; it may change
+/// with every release.
+#[doc(hidden)]
+pub mod ffi_core {
+    pub use crate::control::kernel::*;
+    pub use crate::data::rxe;
+    pub use crate::data::rxe::PostError;
+    pub use crate::sys::errno::Errno;
+    pub use crate::sys::fd::UverbsFd;
+    pub use crate::sys::kernel::KernelRef;
+    pub use crate::sys::mapping::SharedMapping;
+    pub use uverbs_abi;
+    pub use wqe_format;
+}

@@ -359,6 +359,11 @@ impl Draft {
         }
     }
 
+    /// Makes the batch fail with an error that the caller found.
+    pub fn refuse(&mut self, error: PostError) {
+        self.fail(error);
+    }
+
     #[cold]
     fn fail(&mut self, error: PostError) -> PostError {
         self.open = None;
