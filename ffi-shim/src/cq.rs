@@ -251,7 +251,9 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut i
         queue.ring.step();
         // The kernel's completion is laid out as the program's (uapi `struct ib_uverbs_wc`, `struct ibv_wc`).
         // SAFETY: the caller has room for `room` completions.
-        unsafe { wc.add(count as usize).cast::<Cqe>().write(cqe) };
+        let place = unsafe { wc.add(count as usize) };
+        // SAFETY: as above; both are aligned to 8.
+        unsafe { place.cast::<Cqe>().write(cqe) };
         count += 1;
     }
     if count > 0 {

@@ -269,8 +269,11 @@ unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
 
 unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     control("dealloc_pd", || {
-        // SAFETY: a protection domain of ours (C1).
-        let (context, handle) = unsafe { ((*pd).context, (*pd).handle) };
+        let (context, handle) = {
+            // SAFETY: a protection domain of ours (C1).
+            let object = unsafe { &*pd };
+            (object.context, object.handle)
+        };
         // SAFETY: its context is open.
         destroyed(unsafe { uctx(context) }?.dealloc_pd(Pd(handle)))?;
         // SAFETY: made by `alloc_pd`, and gone for the kernel and the program.
@@ -359,8 +362,11 @@ unsafe extern "C" fn reg_dmabuf_mr(
 
 unsafe extern "C" fn dereg_mr(mr: *mut verbs_mr) -> c_int {
     control("dereg_mr", || {
-        // SAFETY: a region of ours (C1).
-        let (context, handle) = unsafe { ((*mr).ibv_mr.context, (*mr).ibv_mr.handle) };
+        let (context, handle) = {
+            // SAFETY: a region of ours (C1).
+            let object = unsafe { &*mr };
+            (object.ibv_mr.context, object.ibv_mr.handle)
+        };
         // SAFETY: its context is open.
         destroyed(unsafe { uctx(context) }?.dereg_mr(Mr(handle)))?;
         // SAFETY: made by `new_mr`, and gone for the kernel and the program.
@@ -414,8 +420,11 @@ unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, mw_type: c_uint) -> *mut ibv_mw {
 
 unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     control("dealloc_mw", || {
-        // SAFETY: a window of ours (C1).
-        let (context, handle) = unsafe { ((*mw).context, (*mw).handle) };
+        let (context, handle) = {
+            // SAFETY: a window of ours (C1).
+            let object = unsafe { &*mw };
+            (object.context, object.handle)
+        };
         // SAFETY: its context is open.
         destroyed(unsafe { uctx(context) }?.dealloc_mw(Mw(handle)))?;
         // SAFETY: made by `alloc_mw`, and gone for the kernel and the program.
@@ -489,8 +498,11 @@ fn path(attr: &ibv_ah_attr) -> AhAttr {
 
 unsafe extern "C" fn destroy_ah(ah: *mut AddressHandle) -> c_int {
     control("destroy_ah", || {
-        // SAFETY: an address handle of ours (C1).
-        let (context, handle) = unsafe { ((*ah).ibv.context, (*ah).ibv.handle) };
+        let (context, handle) = {
+            // SAFETY: an address handle of ours (C1).
+            let object = unsafe { &*ah };
+            (object.ibv.context, object.ibv.handle)
+        };
         // SAFETY: its context is open.
         destroyed(unsafe { uctx(context) }?.destroy_ah(Ah(handle)))?;
         // SAFETY: made by `create_ah`, and gone for the kernel and the program.
@@ -501,8 +513,11 @@ unsafe extern "C" fn destroy_ah(ah: *mut AddressHandle) -> c_int {
 
 unsafe extern "C" fn attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     control("attach_mcast", || {
-        // SAFETY: a queue pair of ours (C1).
-        let (context, handle) = unsafe { ((*qp).context, (*qp).handle) };
+        let (context, handle) = {
+            // SAFETY: a queue pair of ours (C1).
+            let object = unsafe { &*qp };
+            (object.context, object.handle)
+        };
         // SAFETY: the caller's GID.
         let gid = unsafe { *gid };
         // SAFETY: an open context.
@@ -512,8 +527,11 @@ unsafe extern "C" fn attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16
 
 unsafe extern "C" fn detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     control("detach_mcast", || {
-        // SAFETY: a queue pair of ours (C1).
-        let (context, handle) = unsafe { ((*qp).context, (*qp).handle) };
+        let (context, handle) = {
+            // SAFETY: a queue pair of ours (C1).
+            let object = unsafe { &*qp };
+            (object.context, object.handle)
+        };
         // SAFETY: the caller's GID.
         let gid = unsafe { *gid };
         // SAFETY: an open context.

@@ -202,7 +202,9 @@ pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         // SAFETY: as above.
         let reported = destroyed(uctx.destroy_srq(unsafe { handle(srq) }))?;
         // SAFETY: fields of a live object.
-        let (mutex, cond) = unsafe { (&raw mut (*base).mutex, &raw mut (*base).cond) };
+        let mutex = unsafe { &raw mut (*base).mutex };
+        // SAFETY: as above.
+        let cond = unsafe { &raw mut (*base).cond };
         // SAFETY: as above.
         let completed = unsafe { &raw const (*base).events_completed };
         // SAFETY: they belong together, initialised by `create`.
