@@ -8,10 +8,12 @@
 
 mod cqe;
 mod describe;
+mod entry;
 mod operation;
 pub mod queue;
 mod wqe;
 
 pub use cqe::{Cqe, WcFlags, WcOpcode, WcStatus};
+pub use entry::{BadEntry, Payload, SendEntry, Sges};
 pub use operation::{Access, BindMw, Flush, Operation, SendFlags, Transport, WrOpcode};
 pub use wqe::{AddressVector, Datagram, DmaInfo, NetworkType, RecvWqe, SendWqe, SendWr, Sge};
