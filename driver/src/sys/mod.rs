@@ -4,6 +4,7 @@ pub mod errno;
 pub mod fd;
 pub mod ioctl;
 pub mod kernel;
+pub mod limits;
 pub mod mapping;
 pub mod process;
 pub mod sysfs;

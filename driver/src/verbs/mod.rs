@@ -1,8 +1,47 @@
 //! The nouns a user types: devices, contexts, queue pairs.
 
+mod address;
 mod advice;
+mod attributes;
+mod channel;
+mod completion;
+mod context;
+mod cq;
 mod device;
 mod discovery;
+mod event;
+mod gid;
+mod id;
+mod mr;
+mod mw;
+mod pd;
+mod post;
+mod qp;
+mod srq;
+mod token;
 
+pub use address::{Address, AddressHandle, Destination};
+pub use attributes::{DeviceAttributes, LinkLayer, Mtu, PortAttributes, PortState};
+pub use channel::CompletionChannel;
+pub use completion::Completion;
+pub use context::Context;
+pub use cq::{CompletionQueue, Completions};
 pub use device::{Device, Driver, Guid, NodeType, Transport};
 pub use discovery::devices;
+pub use event::{AsyncEvent, Subject};
+pub use gid::{Gid, GidEntry, GidType};
+pub use id::ObjectId;
+pub use mr::{Dmabuf, MemoryRegion, RegionSlice, RemoteMemory};
+pub use mw::MemoryWindow;
+pub use pd::ProtectionDomain;
+pub use post::PostError;
+pub use qp::{
+    Connected, Endpoint, Peer, QpAttributes, QueuePair, QueuePairBuilder, Rc, RecvHalf, SendBatch,
+    SendHalf, Service, Timing, Uc, Ud, WorkRequest,
+};
+pub use srq::{SharedReceiveQueue, SharedReceiveQueueAttributes};
+pub use token::Token;
+pub use uverbs_abi::types::{
+    AccessFlags, AdviseMrAdvice, EventType, MwType, QpAttrMask, QpCap, QpState,
+};
+pub use wqe_format::rxe::{BindMw, Flush, Sge, WcFlags, WcOpcode, WcStatus};

@@ -1,0 +1,345 @@
+//! An open device.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use uverbs_abi::types::{self, DriverId};
+
+use super::advice;
+use super::attributes::{DeviceAttributes, PortAttributes};
+use super::channel::CompletionChannel;
+use super::cq::CompletionQueue;
+use super::device::{Device, Driver};
+use super::discovery;
+use super::event::{self, AsyncEvent};
+use super::gid::{Gid, GidEntry};
+use super::pd::ProtectionDomain;
+use crate::control::kernel::Uctx;
+use crate::error::{Error, Result};
+use crate::sys::fd::UverbsFd;
+use crate::sys::kernel::KernelRef;
+use crate::sys::{Errno, sysfs};
+
+/// An open device, the parent of all objects. Cheap to clone; the device closes with its last object.
+///
+/// ```no_run
+/// # fn main() -> oxverbs::Result<()> {
+/// let context = oxverbs::Context::open("rxe0")?;
+/// println!("{:?}", context.query_port(1)?.active_mtu());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub(super) inner: Arc<ContextInner>,
+}
+
+#[derive(Debug)]
+pub(super) struct ContextInner {
+    pub(super) uctx: Uctx,
+    pub(super) family: Family,
+    pub(super) events: UverbsFd,
+    device: Device,
+    num_comp_vectors: u32,
+}
+
+/// Whose queues a device has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Rxe,
+}
+
+impl ContextInner {
+    /// Whether objects may be destroyed: not by a forked child, whose descriptor is the parent's.
+    pub(super) fn is_ours(&self) -> bool {
+        self.uctx.fd().is_owned_by_this_process()
+    }
+
+    /// Where new objects send their asynchronous events.
+    pub(super) fn events_fd(&self) -> RawFd {
+        self.events.as_raw_fd()
+    }
+}
+
+impl Context {
+    /// Opens the device called `name`, such as `rxe0`.
+    ///
+    /// # Errors
+    ///
+    /// Says what to do: modules to load, names there are, rights on the device node.
+    pub fn open(name: &str) -> Result<Self> {
+        Self::of_device(&Device::named(name)?)
+    }
+
+    /// Opens the first device that this library drives.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub fn open_first() -> Result<Self> {
+        let devices = discovery::devices()?;
+        match devices
+            .iter()
+            .find(|device| family(device).is_some())
+            .or(devices.first())
+        {
+            Some(device) => Self::of_device(device),
+            None => Err(Error::refused("open an RDMA device", advice::NO_DEVICE)),
+        }
+    }
+
+    /// Opens `device`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub fn of_device(device: &Device) -> Result<Self> {
+        Self::with_kernel(device, KernelRef::Linux)
+    }
+
+    /// Opens `device` on a kernel of the caller's choice, for tests.
+    #[doc(hidden)]
+    pub fn with_kernel(device: &Device, kernel: KernelRef) -> Result<Self> {
+        let path = device.node_path();
+        let action = || format!("open {} ({})", path.display(), device.name());
+        let Some((family, driver)) = family(device) else {
+            let advice = format!(
+                "oxverbs drives rxe; this device's driver is {:?}",
+                device.driver
+            );
+            return Err(Error::refused(action(), advice));
+        };
+        let c_path = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| Error::refused(action(), "the path holds a NUL byte"))?;
+        let failed = |errno| advice::open(action(), errno);
+        let uctx = Uctx::open(kernel.clone(), &c_path, driver).map_err(failed)?;
+        let info = uctx.get_context::<()>().map_err(failed)?;
+        let events = match info.async_event {
+            Some(events) => events,
+            None => uctx.alloc_async_event().map_err(failed)?,
+        };
+        let inner = ContextInner {
+            uctx,
+            family,
+            events: event_file(&kernel, events),
+            device: device.clone(),
+            num_comp_vectors: info.num_comp_vectors,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// Attributes of the device.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn query_device(&self) -> Result<DeviceAttributes> {
+        let attributes = self.inner.uctx.query_device_ex::<()>();
+        Ok(DeviceAttributes {
+            extended: attributes
+                .map_err(|errno| Error::kernel("query the device", errno))?
+                .attr,
+            num_comp_vectors: self.inner.num_comp_vectors,
+        })
+    }
+
+    /// Attributes of a port, numbered from 1.
+    ///
+    /// # Errors
+    ///
+    /// There is no such port.
+    pub fn query_port(&self, port: u8) -> Result<PortAttributes> {
+        let extended = self
+            .inner
+            .uctx
+            .query_port(port)
+            .map_err(|errno| Error::kernel(format!("query port {port}"), errno))?;
+        Ok(PortAttributes { extended })
+    }
+
+    /// One entry of a port's GID table; `None` if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// There is no such port or index.
+    pub fn query_gid(&self, port: u8, index: u32) -> Result<Option<GidEntry>> {
+        match self.inner.uctx.query_gid_entry(port.into(), index) {
+            Ok(entry) => Ok(Some(entry.into())),
+            Err(Errno(libc::ENODATA)) => Ok(None),
+            Err(Errno(libc::EOPNOTSUPP)) => self.gid_of_sysfs(port, index),
+            Err(errno) => Err(Error::kernel(
+                format!("query GID {index} of port {port}"),
+                errno,
+            )),
+        }
+    }
+
+    /// Valid entries of all ports' GID tables.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn gid_table(&self) -> Result<Vec<GidEntry>> {
+        let mut ports = Vec::new();
+        for port in 1..=self.query_device()?.phys_port_cnt {
+            ports.push((port, self.query_port(port)?.gid_tbl_len));
+        }
+        let room: u32 = ports.iter().map(|&(_, len)| len).sum();
+        let mut entries = vec![types::GidEntry::default(); room as usize];
+        match self.inner.uctx.query_gid_table(&mut entries) {
+            Ok(count) => Ok(entries[..count].iter().map(|&entry| entry.into()).collect()),
+            Err(Errno(libc::EOPNOTSUPP)) => {
+                let mut table = Vec::new();
+                for (port, len) in ports {
+                    for index in 0..len {
+                        table.extend(self.gid_of_sysfs(port, index)?);
+                    }
+                }
+                Ok(table)
+            }
+            Err(errno) => Err(Error::kernel("query the GID table", errno)),
+        }
+    }
+
+    /// The first RoCE v2 GID of a port that is no link-local one, else the first GID: what to give peers
+    /// if the user does not say.
+    ///
+    /// # Errors
+    ///
+    /// The port has no GID.
+    pub fn usual_gid(&self, port: u8) -> Result<GidEntry> {
+        let table = self.gid_table()?;
+        let of_port = || table.iter().filter(|entry| entry.port == port);
+        of_port()
+            .find(|entry| {
+                entry.gid_type == super::gid::GidType::RoceV2 && !entry.gid.is_link_local()
+            })
+            .or_else(|| of_port().next())
+            .copied()
+            .ok_or_else(|| {
+                Error::refused(
+                    format!("find a GID of port {port}"),
+                    "the port has none: give its network device an address and bring it up",
+                )
+            })
+    }
+
+    /// GIDs as kernels before 5.10 tell them.
+    fn gid_of_sysfs(&self, port: u8, index: u32) -> Result<Option<GidEntry>> {
+        let ports = self
+            .inner
+            .device
+            .sysfs_path
+            .join("ports")
+            .join(port.to_string());
+        let action = || format!("query GID {index} of port {port}");
+        let text = sysfs::read(&ports.join("gids").join(index.to_string()))
+            .map_err(|error| Error::kernel(action(), error.into()))?;
+        let gid: Gid = text
+            .parse()
+            .map_err(|_| Error::refused(action(), "sysfs has no GID there"))?;
+        let gid_type = sysfs::read(&ports.join("gid_attrs/types").join(index.to_string()));
+        let gid_type = match gid_type.as_deref() {
+            Ok("RoCE v2") => types::GidType::ROCE_V2,
+            Ok("IB/RoCE v1") if self.query_port(port)?.link_layer == 2 => types::GidType::ROCE_V1,
+            Ok(_) => types::GidType::IB,
+            // An entry without a type is not in use.
+            Err(_) => return Ok(None),
+        };
+        let entry = types::GidEntry {
+            gid: gid.0,
+            gid_index: index,
+            port_num: port.into(),
+            gid_type,
+            netdev_ifindex: 0,
+        };
+        Ok(Some(entry.into()))
+    }
+
+    /// One entry of a port's partition key table.
+    ///
+    /// # Errors
+    ///
+    /// There is no such port or index.
+    pub fn query_pkey(&self, port: u8, index: u16) -> Result<u16> {
+        let path = format!("ports/{port}/pkeys/{index}");
+        let action = || format!("query partition key {index} of port {port}");
+        let text = sysfs::read(&self.inner.device.sysfs_path.join(path))
+            .map_err(|error| Error::kernel(action(), error.into()))?;
+        u16::from_str_radix(text.trim_start_matches("0x"), 16)
+            .map_err(|_| Error::refused(action(), "sysfs has no number there"))
+    }
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    ///
+    /// The device has no more.
+    pub fn protection_domain(&self) -> Result<ProtectionDomain> {
+        ProtectionDomain::new(self)
+    }
+
+    /// Makes a completion queue of at least `entries` entries.
+    ///
+    /// # Errors
+    ///
+    /// More entries than the device has.
+    pub fn completion_queue(&self, entries: u32) -> Result<CompletionQueue> {
+        CompletionQueue::new(self, entries, None, 0)
+    }
+
+    /// Makes a completion channel, on which completion queues announce completions.
+    ///
+    /// # Errors
+    ///
+    /// The process has too many files open.
+    pub fn completion_channel(&self) -> Result<CompletionChannel> {
+        CompletionChannel::new(self)
+    }
+
+    /// Waits for an asynchronous event of the device or of an object.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if the descriptor does not block and there is none; `EIO` once the device is gone.
+    pub fn next_event(&self) -> Result<AsyncEvent> {
+        event::read(&self.inner.events)
+    }
+
+    /// Descriptor of the asynchronous events, readable when there is one.
+    pub fn events_fd(&self) -> RawFd {
+        self.inner.events_fd()
+    }
+
+    /// Whether [`next_event`](Self::next_event) returns at once.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn set_events_nonblocking(&self, nonblocking: bool) -> Result<()> {
+        self.inner
+            .events
+            .set_nonblocking(nonblocking)
+            .map_err(|errno| Error::kernel("change the event file", errno))
+    }
+}
+
+/// Puts a descriptor that the kernel made behind the kernel seam.
+pub(super) fn event_file(kernel: &KernelRef, fd: OwnedFd) -> UverbsFd {
+    UverbsFd::owned(kernel.clone(), fd.into_raw_fd())
+}
+
+fn family(device: &Device) -> Option<(Family, DriverId)> {
+    match device.driver {
+        Driver::Rxe => Some((Family::Rxe, DriverId::RXE)),
+        _ => None,
+    }
+}

@@ -1,0 +1,97 @@
+//! The half of a queue pair that receives.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use uverbs_abi::types::QpState;
+use wqe_format::rxe::Sge;
+
+use super::{Marker, QpInner, Service};
+use crate::data::rxe;
+use crate::verbs::completion::Completion;
+use crate::verbs::mr::RegionSlice;
+use crate::verbs::post::PostError;
+use crate::verbs::token::{Token, Tokens};
+
+/// The receiving half of a queue pair; posts nothing if the queue pair has a shared receive queue.
+#[derive(Debug)]
+pub struct RecvHalf<T> {
+    pub(super) shared: Arc<QpInner>,
+    data: Data,
+    tokens: Tokens,
+    resets: u32,
+    _service: Marker<T>,
+}
+
+#[derive(Debug)]
+pub(super) enum Data {
+    /// `None`: receives come from a shared queue.
+    Rxe(Option<rxe::RecvQueue>),
+}
+
+impl<T: Service> RecvHalf<T> {
+    pub(super) fn new(shared: Arc<QpInner>, data: Data, tokens: Tokens) -> Self {
+        Self {
+            shared,
+            data,
+            tokens,
+            resets: 0,
+            _service: PhantomData,
+        }
+    }
+
+    /// Posts a receive. The queue keeps the buffer until [`reclaim`](Self::reclaim) gets its completion.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full, or the queue pair is in RESET.
+    pub fn post(&mut self, buffer: RegionSlice) -> Result<Token, PostError> {
+        let full = PostError::Refused(rxe::PostError::QueueFull);
+        let token = self.tokens.next().ok_or(full)?;
+        // SAFETY: `tokens` keeps the region registered, and it is never lent as a slice.
+        unsafe { self.post_sges(token.wr_id(), &[buffer.sge()]) }?;
+        self.tokens.keep(buffer);
+        Ok(token)
+    }
+
+    /// Gives back the buffer of a completed receive; `None` if it was not posted here, or not safely.
+    pub fn reclaim(&mut self, completion: &Completion) -> Option<RegionSlice> {
+        let ours =
+            completion.queue == self.shared.recv_cq.id && completion.qp_num() == self.shared.qp_num;
+        if ours {
+            self.tokens.reclaim(completion.wr_id())
+        } else {
+            None
+        }
+    }
+
+    /// Posts a receive into memory of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full, there are more elements than it was made for, or the queue pair is in RESET.
+    ///
+    /// # Safety
+    ///
+    /// The elements' memory stays valid and is not used by anybody else until the receive completes.
+    /// `wr_id` is below 2^63, unless nothing is posted safely.
+    #[inline]
+    pub unsafe fn post_sges(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        if !self.shared.pd.context.is_ours() {
+            return Err(PostError::ForkedChild);
+        }
+        match &mut self.data {
+            Data::Rxe(None) => Err(PostError::Refused(rxe::PostError::QueueFull)),
+            Data::Rxe(Some(queue)) => {
+                let resets = self.shared.resets.load(Ordering::Acquire);
+                if self.resets != resets {
+                    self.resets = resets;
+                    queue.reset();
+                }
+                queue.set_accepting(self.shared.state() != QpState::RESET);
+                Ok(queue.post(wr_id, sges)?)
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Service types as types.
+
+use std::fmt;
+
+use uverbs_abi::types::QpType;
+use wqe_format::rxe::Transport;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A service type.
+pub trait Service: sealed::Sealed + fmt::Debug + Send + Sync + 'static {
+    /// Its number in the kernel.
+    #[doc(hidden)]
+    const QP_TYPE: QpType;
+    /// The same for rxe's queues.
+    #[doc(hidden)]
+    const TRANSPORT: Transport;
+}
+
+/// A service type with one peer.
+pub trait Connected: Service {}
+
+/// Reliable connection: in order, acknowledged, with remote reads and atomics.
+#[derive(Clone, Copy, Debug)]
+pub enum Rc {}
+
+/// Unreliable connection: in order, losses are not repaired.
+#[derive(Clone, Copy, Debug)]
+pub enum Uc {}
+
+/// Unreliable datagrams, each with its own destination.
+#[derive(Clone, Copy, Debug)]
+pub enum Ud {}
+
+macro_rules! services {
+    ($($name:ident: $qp_type:ident),*) => {$(
+        impl sealed::Sealed for $name {}
+        impl Service for $name {
+            const QP_TYPE: QpType = QpType::$qp_type;
+            const TRANSPORT: Transport = Transport::$name;
+        }
+    )*};
+}
+
+services!(Rc: RC, Uc: UC, Ud: UD);
+
+impl Connected for Rc {}
+impl Connected for Uc {}

@@ -1,0 +1,228 @@
+//! Shared receive queues.
+
+use std::sync::Arc;
+
+use uverbs_abi::handle;
+use uverbs_abi::types::SrqAttrMask;
+use uverbs_abi::udata::rxe as udata;
+use wqe_format::rxe::Sge;
+
+use super::advice;
+use super::completion::Completion;
+use super::context::Family;
+use super::cq::{map, unusable};
+use super::id::ObjectId;
+use super::mr::RegionSlice;
+use super::pd::{PdInner, ProtectionDomain};
+use super::post::PostError;
+use super::token::{Token, Tokens};
+use crate::control::kernel::CreateSrq;
+use crate::data::rxe;
+use crate::error::{Error, Result};
+
+/// A receive queue that several queue pairs take from.
+#[derive(Debug)]
+pub struct SharedReceiveQueue {
+    pub(super) inner: Arc<SrqInner>,
+    data: Data,
+    tokens: Tokens,
+    max_wr: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct SrqInner {
+    pd: Arc<PdInner>,
+    pub(super) handle: handle::Srq,
+    id: ObjectId,
+}
+
+#[derive(Debug)]
+enum Data {
+    Rxe(rxe::RecvQueue),
+}
+
+/// Size and limit of a shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedReceiveQueueAttributes {
+    /// Receives that it holds.
+    pub max_wr: u32,
+    /// Scatter elements of each.
+    pub max_sge: u32,
+    /// An event comes once when fewer receives are left; 0 is off.
+    pub limit: u32,
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        if self.pd.context.is_ours() {
+            // As for completion queues: nobody to tell, nothing to wait for.
+            let _ = self.pd.context.uctx.destroy_srq(self.handle);
+        }
+    }
+}
+
+impl SharedReceiveQueue {
+    pub(super) fn new(
+        pd: &ProtectionDomain,
+        attributes: SharedReceiveQueueAttributes,
+    ) -> Result<Self> {
+        let SharedReceiveQueueAttributes {
+            max_wr,
+            max_sge,
+            limit,
+        } = attributes;
+        let action = || format!("make a shared receive queue of {max_wr} receives");
+        let pd = Arc::clone(&pd.inner);
+        let id = ObjectId::next();
+        let attr = CreateSrq {
+            pd: pd.handle,
+            user_handle: id.0,
+            max_wr,
+            max_sge,
+            srq_limit: limit,
+            async_event: Some(pd.context.events_fd()),
+        };
+        let created = pd
+            .context
+            .uctx
+            .create_srq::<udata::CreateSrqResp>(&attr)
+            .map_err(|errno| advice::create(action(), errno))?;
+        // From here on, an early return destroys the kernel's queue.
+        let inner = SrqInner {
+            pd,
+            handle: created.handle,
+            id,
+        };
+        let data = match inner.pd.context.family {
+            Family::Rxe => {
+                let mapping = map(&inner.pd.context, &created.udata.mi, action)?;
+                let queue = rxe::RecvQueue::new(mapping, created.max_sge, true);
+                Data::Rxe(queue.map_err(|bad| unusable(action, bad))?)
+            }
+        };
+        let Data::Rxe(queue) = &data;
+        let tokens = Tokens::new(queue.capacity());
+        Ok(Self {
+            inner: Arc::new(inner),
+            data,
+            tokens,
+            max_wr: created.max_wr,
+        })
+    }
+
+    /// What events call it.
+    pub fn id(&self) -> ObjectId {
+        self.inner.id
+    }
+
+    /// Receives that it holds.
+    pub fn max_wr(&self) -> u32 {
+        self.max_wr
+    }
+
+    /// Posts a receive. The queue keeps the buffer until [`reclaim`](Self::reclaim) gets its completion.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full.
+    pub fn post(&mut self, buffer: RegionSlice) -> std::result::Result<Token, PostError> {
+        let full = PostError::Refused(rxe::PostError::QueueFull);
+        let token = self.tokens.next().ok_or(full)?;
+        // SAFETY: `tokens` keeps the region registered, and it is never lent as a slice.
+        unsafe { self.post_sges(token.wr_id(), &[buffer.sge()]) }?;
+        self.tokens.keep(buffer);
+        Ok(token)
+    }
+
+    /// Gives back the buffer of a completed receive; `None` if it was not posted here, or not safely.
+    pub fn reclaim(&mut self, completion: &Completion) -> Option<RegionSlice> {
+        self.tokens.reclaim(completion.wr_id())
+    }
+
+    /// Posts a receive into memory of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// The queue is full, or there are more elements than it was made for.
+    ///
+    /// # Safety
+    ///
+    /// The elements' memory stays valid and is not used by anybody else until the receive completes.
+    /// `wr_id` is below 2^63, unless nothing is posted safely.
+    #[inline]
+    pub unsafe fn post_sges(
+        &mut self,
+        wr_id: u64,
+        sges: &[Sge],
+    ) -> std::result::Result<(), PostError> {
+        if !self.inner.pd.context.is_ours() {
+            return Err(PostError::ForkedChild);
+        }
+        match &mut self.data {
+            Data::Rxe(queue) => Ok(queue.post(wr_id, sges)?),
+        }
+    }
+
+    /// Arms the limit: one event `SRQ_LIMIT_REACHED` comes when fewer receives than this are left.
+    ///
+    /// # Errors
+    ///
+    /// The limit is above the size.
+    pub fn set_limit(&mut self, limit: u32) -> Result<()> {
+        let action = || format!("set a shared receive queue's limit to {limit}");
+        match &mut self.data {
+            Data::Rxe(_) => self
+                .inner
+                .pd
+                .context
+                .uctx
+                .modify_srq_rxe(self.inner.handle, SrqAttrMask::LIMIT, 0, limit)
+                .map(drop)
+                .map_err(|errno| advice::create(action(), errno)),
+        }
+    }
+
+    /// Changes the number of receives that the queue holds; those posted stay.
+    ///
+    /// # Errors
+    ///
+    /// More are posted, or more than the device has.
+    pub fn resize(&mut self, max_wr: u32) -> Result<()> {
+        let action = || format!("resize a shared receive queue to {max_wr} receives");
+        let context = &self.inner.pd.context;
+        match &mut self.data {
+            Data::Rxe(queue) => {
+                let info = context
+                    .uctx
+                    .modify_srq_rxe(self.inner.handle, SrqAttrMask::MAX_WR, max_wr, 0)
+                    .map_err(|errno| advice::create(action(), errno))?;
+                queue
+                    .replace(map(context, &info, action)?)
+                    .map_err(|bad| unusable(action, bad))?;
+                self.tokens.grow(queue.capacity());
+                self.max_wr = queue.capacity();
+            }
+        }
+        Ok(())
+    }
+
+    /// Size and limit as the kernel has them; the limit is 0 after its event.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn query(&self) -> Result<SharedReceiveQueueAttributes> {
+        let answer = self
+            .inner
+            .pd
+            .context
+            .uctx
+            .query_srq(self.inner.handle)
+            .map_err(|errno| Error::kernel("query a shared receive queue", errno))?;
+        Ok(SharedReceiveQueueAttributes {
+            max_wr: answer.max_wr,
+            max_sge: answer.max_sge,
+            limit: answer.srq_limit,
+        })
+    }
+}
