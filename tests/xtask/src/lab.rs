@@ -112,7 +112,15 @@ impl GuestArguments {
 
     /// Builds our provider and the examples if the guest will use them.
     pub(crate) fn build(&self) -> Result<()> {
-        if self.provider == Provider::Official || self.no_build {
+        if self.no_build {
+            return Ok(());
+        }
+        Self::build_for(&self.config())
+    }
+
+    /// The same for a configuration that another word made.
+    pub(crate) fn build_for(config: &Config) -> Result<()> {
+        if config.provider == Provider::Official {
             return Ok(());
         }
         // The provider in its own call, so that no other package's features reach it.
@@ -123,11 +131,11 @@ impl GuestArguments {
             let mut cargo =
                 Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
             cargo.args(["build", "--quiet"]).args(what);
-            if self.release {
+            if config.profile == Profile::Release {
                 cargo.arg("--release");
             }
             let status = cargo
-                .current_dir(self.config().checkout())
+                .current_dir(config.checkout())
                 .status()
                 .context("running cargo")?;
             if !status.success() {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod cache;
+mod compare;
 mod lab;
 mod test;
 
@@ -25,6 +26,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Word {
     Cache(cache::Arguments),
+    Compare(compare::Arguments),
     Lab(lab::Arguments),
     Test(test::Arguments),
 }
@@ -32,6 +34,7 @@ enum Word {
 fn main() -> ExitCode {
     let result = match Arguments::parse().word {
         Word::Cache(arguments) => cache::run(&arguments),
+        Word::Compare(arguments) => compare::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
     };

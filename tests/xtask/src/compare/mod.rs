@@ -1,0 +1,220 @@
+//! `cargo xtask compare`: rdma-core's own Python test-suite under Debian's provider and under ours.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+use lab::cache::Cache;
+use lab::{Config, Kernel, Profile, Provider, Userland, witness};
+use serde::Serialize;
+
+mod suite;
+mod verdict;
+
+use suite::{Bench, Which};
+use verdict::{Outcome, Records, Verdict};
+
+use crate::lab::{GuestArguments, end_guests_on_ctrl_c};
+
+/// Compare ours with Debian's provider by rdma-core's own tests, on the same kernel.
+///
+/// The suite comes from the Debian source package of the guest's rdma-core. Each test runs in a process of its own and
+/// says which provider served it. Official runs first, then again with the tests that it passed (the control), then ours.
+/// A test that does not pass though it should is run twice more; it counts as passed only if it passes both times, and is
+/// named.
+///
+/// Exit status: 0 only if ours passes all that official passes, nothing crashed and no kernel object is left.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Device to run on.
+    #[arg(long, value_enum, default_value_t)]
+    device: Device,
+    /// Kernel of the guest.
+    #[arg(long, value_enum, default_value_t)]
+    kernel: Kernel,
+    /// Userland of the guest, and with it the suite's version.
+    #[arg(long, value_enum, default_value_t)]
+    userland: Userland,
+    /// What is compared with official; `official` proves the harness itself.
+    #[arg(long, value_enum, default_value_t)]
+    candidate: Provider,
+    /// Use the release build of ours.
+    #[arg(long)]
+    release: bool,
+    /// Do not build ours before (use what is in the target directory).
+    #[arg(long)]
+    no_build: bool,
+    /// Only tests whose name matches this (Python) regular expression.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// Write everything to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Devices that the suite can run on.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Device {
+    /// Linux' soft-RoCE.
+    #[default]
+    Rxe,
+}
+
+/// What `--json` writes.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    versions: &'a lab::Versions,
+    candidate: Provider,
+    verdict: &'a Verdict,
+    left_behind: &'a [String],
+    kernel_complaints: &'a [String],
+    official: &'a Records,
+    control: &'a Records,
+    ours: &'a Records,
+}
+
+/// Huge pages (2 MiB each) that the suite's memory tests want.
+const HUGE_PAGES: u32 = 64;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let Device::Rxe = arguments.device;
+    let config = Config {
+        kernel: arguments.kernel,
+        userland: arguments.userland,
+        provider: arguments.candidate,
+        profile: if arguments.release {
+            Profile::Release
+        } else {
+            Profile::Debug
+        },
+        huge_pages: HUGE_PAGES,
+        ..Config::default()
+    };
+    if !arguments.no_build {
+        GuestArguments::build_for(&config)?;
+    }
+    end_guests_on_ctrl_c()?;
+    let suite = {
+        let cache = Cache::open(false)?;
+        match witness::rdma_core_source(&cache, arguments.userland)? {
+            Some(dir) => dir,
+            None => bail!(
+                "the archive does not have the source of {}'s rdma-core",
+                arguments.userland.suite()
+            ),
+        }
+    };
+    let mut bench = Bench::boot(&config, &suite.join("tests"))?;
+    let versions = bench.guest.versions().clone();
+    eprintln!(
+        "compare: {versions}, up in {:.1} s",
+        bench.guest.boot_seconds()
+    );
+    let matching = suite.file_name().is_some_and(|name| {
+        name.to_string_lossy()
+            .ends_with(&format!("-{}", versions.rdma_core))
+    });
+    if !matching {
+        bail!(
+            "the suite in {} is not that of rdma-core {}",
+            suite.display(),
+            versions.rdma_core
+        );
+    }
+
+    let all = Which::Matching(&arguments.filter);
+    let (official, mut left) = bench.records("official", Provider::Official, all, |_| false)?;
+    let passed: Vec<String> = official
+        .iter()
+        .filter(|(_, record)| record.passed())
+        .map(|(name, _)| name.clone())
+        .collect();
+    let should_pass = |run: &verdict::Run| passed.contains(&run.test);
+    let again = Which::Named(&passed);
+    let (control, more) = bench.records("control", Provider::Official, again, should_pass)?;
+    left.extend(more);
+    let (ours, more) = bench.records("ours", arguments.candidate, all, should_pass)?;
+    left.extend(more);
+
+    let verdict = Verdict::of(&official, &control, &ours);
+    let complaints = bench.guest.complaints();
+    show(&official, &ours, &verdict);
+    for line in left.iter().chain(&complaints) {
+        println!("{line}");
+    }
+    if let Some(path) = &arguments.json {
+        let report = Report {
+            versions: &versions,
+            candidate: arguments.candidate,
+            verdict: &verdict,
+            left_behind: &left,
+            kernel_complaints: &complaints,
+            official: &official,
+            control: &control,
+            ours: &ours,
+        };
+        fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+            .with_context(|| path.display().to_string())?;
+    }
+    println!(
+        "compare rxe {}: official {} passed, ours {} passed, {} regressions",
+        versions.kernel,
+        verdict.official_passed,
+        verdict.ours_passed,
+        verdict.regressions.len()
+    );
+    Ok(u8::from(!verdict.is_good() || !left.is_empty()))
+}
+
+fn show(official: &Records, ours: &Records, verdict: &Verdict) {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_header(["test", "official", "ours", "why not"]);
+    for row in verdict::rows(official, ours) {
+        table.add_row(row);
+    }
+    println!("{table}\n");
+    for side in [("official", official), ("ours", ours)] {
+        let count = |outcome: Outcome| {
+            let first = |record: &&verdict::Record| {
+                record.runs.first().is_some_and(|run| run.result == outcome)
+            };
+            side.1.values().filter(first).count()
+        };
+        let seconds: f64 = side
+            .1
+            .values()
+            .flat_map(|record| &record.runs)
+            .map(|run| run.seconds)
+            .sum();
+        println!(
+            "{}: {} tests, {} passed, {} skipped, {:.0} s",
+            side.0,
+            side.1.len(),
+            count(Outcome::Passed),
+            count(Outcome::Skipped),
+            seconds
+        );
+    }
+    for (title, names) in [
+        ("passed by ours, not by official", &verdict.gains),
+        ("unstable", &verdict.unstable),
+        ("CRASHED or served by the wrong provider", &verdict.grave),
+        (
+            "CONTROL FAILED: official does not pass what it passed before",
+            &verdict.control_failures,
+        ),
+        ("REGRESSIONS", &verdict.regressions),
+    ] {
+        if !names.is_empty() {
+            println!("{title}:");
+            for name in names {
+                println!("  {name}");
+            }
+        }
+    }
+}
