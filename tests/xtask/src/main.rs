@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 
 mod cache;
 mod compare;
+mod demo;
 mod lab;
 mod test;
 
@@ -25,6 +26,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Word {
+    Demo(demo::Arguments),
     Cache(cache::Arguments),
     Compare(compare::Arguments),
     Lab(lab::Arguments),
@@ -33,6 +35,7 @@ enum Word {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().word {
+        Word::Demo(arguments) => demo::run_word(&arguments),
         Word::Cache(arguments) => cache::run(&arguments),
         Word::Compare(arguments) => compare::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
