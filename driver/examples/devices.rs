@@ -5,7 +5,7 @@ mod common;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    common::report(|| {
+    common::main(|| {
         let devices = oxverbs::devices()?;
         println!("    {:<16}\t   node GUID", "device");
         println!("    {:<16}\t----------------", "------");

@@ -9,7 +9,7 @@ use crate::sys::Errno;
 ///
 /// `Display` prints all of it in one line, for instance `cannot register 1048576 bytes: Cannot
 /// allocate memory (os error 12); locked memory is limited to 64 KiB ...`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error {
     action: Cow<'static, str>,
     errno: Option<Errno>,
@@ -68,6 +68,13 @@ impl fmt::Display for Error {
             write!(f, "; {advice}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    /// As [`Display`](fmt::Display), so that a `main` that returns it prints what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
