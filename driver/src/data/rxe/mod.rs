@@ -7,6 +7,7 @@
 mod cq;
 mod doorbell;
 mod error;
+mod index;
 mod ring;
 mod rq;
 mod sq;

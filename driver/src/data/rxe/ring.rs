@@ -7,6 +7,7 @@ use wqe_format::rxe::queue::{
     BadGeometry, CONSUMER_INDEX, Geometry, INDEX_MASK, LOG2_ELEM_SIZE, PRODUCER_INDEX,
 };
 
+use super::index::{observe, publish};
 use crate::sys::mapping::SharedMapping;
 
 /// A mapped queue whose size and entry size were checked against the mapping once, and are not read again.
@@ -69,25 +70,25 @@ impl Ring {
     /// The producer's index as the kernel published it; what it wrote before is visible.
     #[inline]
     pub fn producer(&self) -> u32 {
-        self.word(PRODUCER_INDEX).load(Ordering::Acquire) & self.geometry.mask()
+        observe(self.word(PRODUCER_INDEX), self.geometry.mask())
     }
 
     /// The consumer's index as the kernel published it; the entries before it are ours again.
     #[inline]
     pub fn consumer(&self) -> u32 {
-        self.word(CONSUMER_INDEX).load(Ordering::Acquire) & self.geometry.mask()
+        observe(self.word(CONSUMER_INDEX), self.geometry.mask())
     }
 
     /// Gives the entries before `index` to the kernel.
     #[inline]
     pub fn publish_producer(&self, index: u32) {
-        self.word(PRODUCER_INDEX).store(index, Ordering::Release);
+        publish(self.word(PRODUCER_INDEX), index);
     }
 
     /// Gives the entries before `index` back to the kernel.
     #[inline]
     pub fn publish_consumer(&self, index: u32) {
-        self.word(CONSUMER_INDEX).store(index, Ordering::Release);
+        publish(self.word(CONSUMER_INDEX), index);
     }
 
     /// Writes a value into an entry.
