@@ -1,0 +1,278 @@
+//! Everything behind the fake kernel's lock.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+
+use oxverbs::sys::Errno;
+use uverbs_abi::types::EventType;
+
+use crate::config::{Config, Lie};
+use crate::event::{self, EventFile, EventKind};
+use crate::fault::Faults;
+use crate::objects::{Device, FileId, Object};
+use crate::raw;
+use crate::record::Recorder;
+use crate::ring::{Producer, Ring};
+
+/// An open device file.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) device: usize,
+    pub(crate) inode: Option<u64>,
+    /// Whether `GET_CONTEXT` was called.
+    pub(crate) is_made: bool,
+    /// By handle. The lowest free number is given first, so 0 is a handle.
+    pub(crate) objects: BTreeMap<u32, Object>,
+    /// Queues that may be mapped once: offset and bytes.
+    pub(crate) pending: Vec<(u64, usize)>,
+    /// The first asynchronous event file, for objects that name none.
+    pub(crate) async_file: Option<FileId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: Config,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) contexts: BTreeMap<RawFd, Context>,
+    pub(crate) files: BTreeMap<FileId, EventFile>,
+    next_file: FileId,
+    /// The program's mappings made through the seam: address and bytes.
+    pub(crate) mappings: BTreeMap<usize, usize>,
+    pub(crate) faults: Faults,
+    pub(crate) recorder: Recorder,
+    pub(crate) doorbells: u64,
+    /// Whether a thread waits for the next deadline.
+    pub(crate) has_timer: bool,
+}
+
+/// What is alive in the fake kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of what is counted")]
+pub struct Census {
+    pub contexts: usize,
+    pub event_files: usize,
+    pub mappings: usize,
+    pub pds: usize,
+    pub mrs: usize,
+    pub mws: usize,
+    pub cqs: usize,
+    pub qps: usize,
+    pub srqs: usize,
+    pub ahs: usize,
+}
+
+impl Census {
+    /// Whether nothing is alive.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Number of objects with handles.
+    pub fn objects(&self) -> usize {
+        self.pds + self.mrs + self.mws + self.cqs + self.qps + self.srqs + self.ahs
+    }
+}
+
+impl State {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            devices: (0..config.devices).map(Device::new).collect(),
+            config,
+            contexts: BTreeMap::new(),
+            files: BTreeMap::new(),
+            next_file: 0,
+            mappings: BTreeMap::new(),
+            faults: Faults::default(),
+            recorder: Recorder::default(),
+            doorbells: 0,
+            has_timer: false,
+        }
+    }
+
+    /// The open device file with that number. One that was closed past the seam is ended first.
+    pub(crate) fn context(&mut self, fd: RawFd) -> Result<&mut Context, Errno> {
+        let stale = self
+            .contexts
+            .get(&fd)
+            .is_some_and(|context| raw::inode(fd) != context.inode);
+        if stale {
+            self.end_context(fd);
+        }
+        self.contexts.get_mut(&fd).ok_or(Errno(libc::EBADF))
+    }
+
+    /// The device of an open file.
+    pub(crate) fn device(&mut self, fd: RawFd) -> Result<&mut Device, Errno> {
+        let index = self.context(fd)?.device;
+        Ok(&mut self.devices[index])
+    }
+
+    /// What a handle stands for.
+    pub(crate) fn object(&mut self, fd: RawFd, handle: u32) -> Result<Object, Errno> {
+        let context = self.context(fd)?;
+        context
+            .objects
+            .get(&handle)
+            .copied()
+            .ok_or(Errno(libc::ENOENT))
+    }
+
+    /// Gives an object the lowest free handle.
+    pub(crate) fn add_object(&mut self, fd: RawFd, object: Object) -> Result<u32, Errno> {
+        let context = self.context(fd)?;
+        let handle = (0..)
+            .find(|handle| !context.objects.contains_key(handle))
+            .unwrap_or(0);
+        context.objects.insert(handle, object);
+        Ok(handle)
+    }
+
+    /// The number that a created object's handle is answered as.
+    pub(crate) fn told_handle(&self, handle: u32) -> u32 {
+        match self.config.lie {
+            Some(Lie::Handle(other)) => other,
+            _ => handle,
+        }
+    }
+
+    /// A queue that the program may map.
+    pub(crate) fn new_ring(
+        &mut self,
+        fd: RawFd,
+        entries: u32,
+        entry: usize,
+        producer: Producer,
+    ) -> Result<Ring, Errno> {
+        let offset = self.device(fd)?.next_offset;
+        let ring = Ring::new(fd, offset, entries, entry, producer)?;
+        self.device(fd)?.next_offset += ring.len() as u64;
+        self.context(fd)?.pending.push((offset, ring.len()));
+        if let Some(lie) = self.config.lie {
+            ring.lie(lie);
+        }
+        Ok(ring)
+    }
+
+    pub(crate) fn new_file(&mut self, kind: EventKind) -> Result<(FileId, RawFd), Errno> {
+        let file = EventFile::new(kind)?;
+        let fd = file.fd;
+        self.next_file += 1;
+        self.files.insert(self.next_file, file);
+        Ok((self.next_file, fd))
+    }
+
+    /// The event file behind the program's descriptor.
+    pub(crate) fn file_of(&self, fd: RawFd) -> Option<FileId> {
+        let mut files = self.files.iter();
+        files.find(|(_, file)| file.is(fd)).map(|(id, _)| *id)
+    }
+
+    /// Like [`file_of`](Self::file_of), as a command takes it.
+    pub(crate) fn expect_file(&self, fd: RawFd, kind: EventKind) -> Result<FileId, Errno> {
+        self.file_of(fd)
+            .filter(|id| self.files[id].kind == kind)
+            .ok_or(Errno(libc::EBADF))
+    }
+
+    /// Sends an asynchronous event; says whether it has a file to go to.
+    pub(crate) fn send_async(
+        &mut self,
+        file: Option<FileId>,
+        element: u64,
+        event: EventType,
+    ) -> bool {
+        let Some(file) = file.and_then(|id| self.files.get_mut(&id)) else {
+            return false;
+        };
+        file.push(&event::async_record(element, event));
+        true
+    }
+
+    /// Event files that the program has closed are gone.
+    pub(crate) fn reap(&mut self) {
+        self.files.retain(|_, file| !file.is_closed());
+        let stale: Vec<_> = self
+            .contexts
+            .iter()
+            .filter(|(fd, context)| raw::inode(**fd) != context.inode)
+            .map(|(fd, _)| *fd)
+            .collect();
+        for fd in stale {
+            self.end_context(fd);
+        }
+    }
+
+    /// Destroys what a closed device file leaves: users first, then what they use.
+    pub(crate) fn end_context(&mut self, fd: RawFd) {
+        let Some(context) = self.contexts.remove(&fd) else {
+            return;
+        };
+        let device = &mut self.devices[context.device];
+        let mut gone = Vec::new();
+        for object in context.objects.values() {
+            match object {
+                Object::Qp(qpn) => {
+                    gone.push(*qpn);
+                    if let Some(qp) = device.qps.remove(qpn) {
+                        release_qp(device, &qp);
+                    }
+                }
+                Object::Mw(number) => {
+                    device.mws.remove(number);
+                }
+                _ => {}
+            }
+        }
+        for members in device.groups.values_mut() {
+            members.retain(|qpn| !gone.contains(qpn));
+        }
+        device.groups.retain(|_, members| !members.is_empty());
+        for object in context.objects.values() {
+            match object {
+                Object::Mr(n) => drop(device.mrs.remove(n)),
+                Object::Ah(n) => drop(device.ahs.remove(n)),
+                Object::Srq(n) => drop(device.srqs.remove(n)),
+                Object::Cq(n) => drop(device.cqs.remove(n)),
+                Object::Pd(n) => drop(device.pds.remove(n)),
+                Object::Qp(_) | Object::Mw(_) => {}
+            }
+        }
+    }
+
+    pub(crate) fn census(&mut self) -> Census {
+        self.reap();
+        let sum = |count: fn(&Device) -> usize| self.devices.iter().map(count).sum();
+        Census {
+            contexts: self.contexts.len(),
+            event_files: self.files.len(),
+            mappings: self.mappings.len(),
+            pds: sum(|device| device.pds.len()),
+            mrs: sum(|device| device.mrs.len()),
+            mws: sum(|device| device.mws.len()),
+            cqs: sum(|device| device.cqs.len()),
+            qps: sum(|device| device.qps.len()),
+            srqs: sum(|device| device.srqs.len()),
+            ahs: sum(|device| device.ahs.len()),
+        }
+    }
+}
+
+/// A queue pair stops using what it was made from.
+pub(crate) fn release_qp(device: &mut Device, qp: &crate::objects::Qp) {
+    for cq in [qp.send_cq, qp.recv_cq] {
+        if let Some(cq) = device.cqs.get_mut(&cq) {
+            cq.users = cq.users.saturating_sub(1);
+        }
+    }
+    if let Some(srq) = qp.srq.and_then(|srq| device.srqs.get_mut(&srq)) {
+        srq.users = srq.users.saturating_sub(1);
+    }
+    release_pd(device, qp.pd);
+}
+
+/// An object stops using its protection domain.
+pub(crate) fn release_pd(device: &mut Device, pd: u32) {
+    if let Some(pd) = device.pds.get_mut(&pd) {
+        pd.users = pd.users.saturating_sub(1);
+    }
+}
