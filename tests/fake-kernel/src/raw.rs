@@ -172,7 +172,7 @@ fn transfer(call: libc::c_long, remote: u64, local: *mut u8, len: usize) -> Resu
     let n = check(unsafe {
         libc::syscall(
             call,
-            libc::getpid(),
+            std::process::id(),
             &raw const local,
             1_usize,
             &raw const remote,

@@ -62,12 +62,12 @@ const RNR_TIMERS: [u32; 32] = [
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-fn qp<'s>(st: &'s mut State, (index, qpn): Peer) -> Option<&'s mut Qp> {
+fn qp(st: &mut State, (index, qpn): Peer) -> Option<&mut Qp> {
     st.devices[index].qps.get_mut(&qpn)
 }
 
 /// The receive queue that serves a queue pair.
-fn queue<'d>(device: &'d mut Device, qpn: u32) -> Option<(&'d mut Ring, Option<u32>)> {
+fn queue(device: &mut Device, qpn: u32) -> Option<(&mut Ring, Option<u32>)> {
     let srq = device.qps.get(&qpn)?.srq;
     match srq {
         Some(srq) => Some((&mut device.srqs.get_mut(&srq)?.ring, Some(srq))),

@@ -1,0 +1,83 @@
+//! C programs of these tests on the preloaded fake kernel.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The shared object to preload; cargo builds it beside the tests, as their dependency.
+pub(crate) fn preload() -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    let library = exe.with_file_name("libfake_kernel_preload.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    library
+}
+
+/// Whether Debian's libibverbs with its headers and rxe provider is installed; else the test `name` is
+/// skipped.
+pub(crate) fn has_official(name: &str) -> bool {
+    let header = Path::new("/usr/include/infiniband/verbs.h").exists();
+    let providers = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
+    let provider = providers
+        .iter()
+        .filter_map(|triple| std::fs::read_dir(format!("/usr/lib/{triple}/libibverbs")).ok())
+        .flatten()
+        .flatten()
+        .any(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("librxe-rdmav")
+        });
+    if !header || !provider {
+        test_support::skip(name, "libibverbs-dev or ibverbs-providers is not installed");
+    }
+    header && provider
+}
+
+/// Compiles `tests/c/NAME.c` into `dir`.
+pub(crate) fn compile(name: &str, dir: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let program = dir.join(name);
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| OsString::from("cc"));
+    let output = Command::new(compiler)
+        .args(["-Wall", "-Werror", "-g", "-O1", "-o"])
+        .arg(&program)
+        .arg(source)
+        .args(["-libverbs", "-ldl"])
+        .output()
+        .expect("a C compiler");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    program
+}
+
+/// A command that runs on the fake kernel, with these settings.
+pub(crate) fn on_fake(program: &Path, settings: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .arg("120")
+        .arg(program)
+        .env("LD_PRELOAD", preload())
+        .env("OXVERBS_FAKE", settings);
+    for variable in ["RDMAV_DRIVERS", "IBV_DRIVERS", "SYSFS_PATH"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn succeed(mut command: Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("timeout(1) of coreutils");
+    let stdout = String::from_utf8_lossy(&stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&stderr);
+    assert!(
+        status.success(),
+        "{command:?}: {status}\n{stdout}\n{stderr}"
+    );
+    stdout
+}
