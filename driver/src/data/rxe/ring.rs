@@ -22,12 +22,9 @@ pub struct Ring {
     _mapping: SharedMapping,
 }
 
-// SAFETY: the memory belongs to the value through `_mapping`; nothing in it belongs to a thread.
+// SAFETY: the memory belongs to the value through `_mapping`; nothing in it belongs to a thread. Not `Sync`: describing a work
+// request writes to entries through `&SendQueue`, which two threads must not do at once.
 unsafe impl Send for Ring {}
-// SAFETY: methods on `&Ring` read and write header words atomically; entries are written only by `unsafe fn`s whose
-// callers have the producing side to themselves.
-unsafe impl Sync for Ring {}
-
 impl Ring {
     /// Takes over a mapping whose entries hold at least `least` bytes.
     ///
