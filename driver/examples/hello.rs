@@ -7,7 +7,6 @@ fn main() -> Result<()> {
     let pd = context.protection_domain()?;
     let mut cq = context.completion_queue(16)?;
     let mut qp = pd.queue_pair::<Rc>(&cq).create()?;
-
     let gid = context.usual_gid(1)?;
     let me = qp.endpoint(1, gid.index as u8)?;
     qp.connect(&me, &me, AccessFlags::REMOTE_WRITE)?;
