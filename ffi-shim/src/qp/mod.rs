@@ -401,8 +401,9 @@ fn modification(handle: QpHandle, attr: &ibv_qp_attr, mask: u32) -> ModifyQp {
     to
 }
 
-/// Attributes up to `IBV_QP_DEST_QPN`, which the plain command has.
-const PLAIN_ATTRIBUTES: u32 = (1 << 21) - 1;
+/// Attributes below `IBV_QP_RATE_LIMIT`: what libibverbs hands to the plain commands. Which of them exist is the kernel's
+/// to say; programs query with all bits set.
+const PLAIN_ATTRIBUTES: u32 = (1 << 25) - 1;
 
 pub(crate) unsafe extern "C" fn modify_qp(
     qp: *mut ibv_qp,

@@ -12,6 +12,7 @@ use zerocopy::byteorder::big_endian::U32 as Be32;
 use super::{Qp, of};
 use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp};
 use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr};
+use crate::door::set_errno;
 use crate::ops::{AddressHandle, slice};
 use crate::srq::{as_sges, post_list};
 
@@ -206,6 +207,9 @@ pub(crate) unsafe extern "C" fn post_recv(
     unsafe { post_list(&mut queue, wr, bad) }
 }
 
+/// `IBV_ACCESS_ZERO_BASED`.
+const ACCESS_ZERO_BASED: u32 = 1 << 5;
+
 /// `ibv_bind_mw`: binds a window of type 1 and moves its key on.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
@@ -216,6 +220,11 @@ pub(crate) unsafe extern "C" fn bind_mw(
     let qp = unsafe { of(qp) };
     // SAFETY: the caller's arguments.
     let bind = unsafe { &*bind };
+    if bind.bind_info.mw_access_flags & ACCESS_ZERO_BASED != 0 {
+        let errno = PostError::ZeroBasedWindow.errno().0;
+        set_errno(errno);
+        return errno;
+    }
     // SAFETY: a window of ours (C1).
     let old = unsafe { (*mw).rkey };
     // The low byte is the program's part of a key.
