@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod apps;
 mod cache;
 mod compare;
 mod demo;
@@ -26,6 +27,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Word {
+    Apps(apps::Arguments),
     Demo(demo::Arguments),
     Cache(cache::Arguments),
     Compare(compare::Arguments),
@@ -35,6 +37,7 @@ enum Word {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().word {
+        Word::Apps(arguments) => apps::run(&arguments),
         Word::Demo(arguments) => demo::run_word(&arguments),
         Word::Cache(arguments) => cache::run(&arguments),
         Word::Compare(arguments) => compare::run(&arguments),
