@@ -45,10 +45,11 @@ impl Counts {
         self.skipped.extend(other.skipped);
     }
 
-    /// Reads what `cargo test` printed: one line a test, from any number of test programs.
-    pub(crate) fn of_libtest(output: &str) -> Self {
+    /// Reads what `cargo test` printed: one line a test, from any number of test programs; `program` is the one that
+    /// tests belong to before cargo names another.
+    pub(crate) fn of_libtest(program: &str, output: &str) -> Self {
         let mut counts = Self::default();
-        let mut program = String::new();
+        let mut program = program.to_owned();
         for line in output.lines() {
             if let Some(rest) = line.trim_start().strip_prefix("Running ") {
                 program = program_name(rest);
@@ -57,13 +58,19 @@ impl Counts {
             }
             let Some((name, outcome)) = line
                 .strip_prefix("test ")
-                .and_then(|rest| rest.rsplit_once(" ... "))
+                .and_then(|rest| rest.split_once(" ... "))
             else {
                 continue;
             };
             let name = format!("{program}::{name}");
-            if outcome == "ok" {
+            // Our own suite adds how long a slow case took, and knows skips at run time.
+            if outcome == "ok" || outcome.starts_with("ok (") {
                 counts.passed += 1;
+            } else if let Some(reason) = outcome.strip_prefix("skipped: ") {
+                counts.skipped.push(Skip {
+                    name,
+                    reason: reason.to_owned(),
+                });
             } else if outcome.starts_with("FAILED") {
                 counts.failed.push(name);
             } else if let Some(rest) = outcome.strip_prefix("ignored") {
@@ -152,12 +159,26 @@ test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
    Doc-tests oxverbs
 test driver/src/lib.rs - (line 7) - compile ... ok
 ";
-        let counts = Counts::of_libtest(output);
+        let counts = Counts::of_libtest("", output);
         assert_eq!(counts.passed, 2);
         assert_eq!(counts.failed, ["uverbs_abi::broken"]);
         assert_eq!(counts.skipped[0].name, "uverbs_abi::slow");
         assert_eq!(counts.skipped[0].reason, "needs an hour");
         assert_eq!(counts.to_string(), "2 passed, 1 failed, 1 skipped");
+    }
+
+    #[test]
+    fn reads_what_our_suite_prints() {
+        let output = "\
+test mr/len=4096 ... ok
+test mr/len=3145728 ... ok (12.0 s)
+test mr/rereg/range ... skipped: the device has no rereg_mr ... at all
+test srq/full[B58] ... FAILED: 3 instead of 4
+";
+        let counts = Counts::of_libtest("hw-tests 6.12", output);
+        assert_eq!(counts.passed, 2);
+        assert_eq!(counts.skipped[0].name, "hw-tests 6.12::mr/rereg/range");
+        assert_eq!(counts.failed, ["hw-tests 6.12::srq/full[B58]"]);
     }
 
     #[test]

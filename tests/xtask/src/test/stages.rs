@@ -2,9 +2,10 @@
 
 use std::env;
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use lab::cache::Cache;
 use lab::{Userland, witness};
 
@@ -22,12 +23,51 @@ pub(crate) struct Stage {
 }
 
 /// All of them.
-pub(crate) const STAGES: &[Stage] = &[Stage {
-    name: "cargo",
-    about: "unit, property, layout and fake-kernel tests of every package, against the headers of bookworm and trixie; guests that boot",
-    budget: Duration::from_secs(480),
-    run: cargo_tests,
-}];
+pub(crate) const STAGES: &[Stage] = &[
+    Stage {
+        name: "cargo",
+        about: "unit, property, layout, loom, fake-kernel and guest tests of every package",
+        budget: Duration::from_secs(600),
+        run: cargo_tests,
+    },
+    Stage {
+        name: "suite",
+        about: "the device-independent suite on rxe of Debian stable's kernel, and its planted faults",
+        budget: Duration::from_secs(600),
+        run: suite,
+    },
+];
+
+/// The device-independent suite in a guest. It uses no libibverbs, so the provider does not matter to it.
+fn suite(session: &Session) -> Result<Counts> {
+    build(session, &["--package", "hw-tests"])?;
+    let program = "/oxverbs/target/debug/hw-tests";
+    let mut counts = Counts::default();
+    for (name, arguments) in [("hw-tests", &[][..]), ("hw-tests --prove", &["--prove"])] {
+        let mut command = Command::new(env::current_exe()?);
+        command.args(["lab", "--device", "rxe", "--timeout", "1500", "--", program]);
+        command.args(["--device", "rxe0"]).args(arguments);
+        let printed = show_and_keep(&mut command)?;
+        let mut of = Counts::of_libtest(name, &printed.output);
+        if !printed.success && of.failed.is_empty() {
+            of.failed.push(format!("{name} (see above)"));
+        }
+        counts.add(of);
+    }
+    Ok(counts)
+}
+
+fn build(session: &Session, what: &[&str]) -> Result<()> {
+    let status = cargo()
+        .current_dir(&session.root)
+        .args(["build", "--quiet"])
+        .args(what)
+        .status()?;
+    if !status.success() {
+        bail!("cargo build {}: {status}", what.join(" "));
+    }
+    Ok(())
+}
 
 /// `cargo test` for the workspace, with every witness that the archive has.
 fn cargo_tests(session: &Session) -> Result<Counts> {
@@ -60,7 +100,7 @@ fn cargo_tests(session: &Session) -> Result<Counts> {
     command.env("OXVERBS_RDMA_CORE_SRC", env::join_paths(sources)?);
     drop(cache);
     let printed = show_and_keep(&mut command)?;
-    counts.add(Counts::of_libtest(&printed.output));
+    counts.add(Counts::of_libtest("", &printed.output));
     let skipped = fs::read_to_string(&skips).with_context(|| skips.display().to_string())?;
     counts.take_in_skips(&skipped);
     if !printed.success && counts.failed.is_empty() {
