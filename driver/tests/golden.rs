@@ -4,6 +4,8 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{IntoRawFd, RawFd};
+use std::path::Path;
+use std::process::Command;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
@@ -23,6 +25,9 @@ use uverbs_abi::udata::rxe;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
 use uverbs_abi::write::frame::PlainView;
 use uverbs_abi::write::qp::{ModifyQp, QpDest};
+
+#[path = "golden/recording.rs"]
+mod recording;
 
 /// A kernel that writes down what it is asked and says yes.
 #[derive(Debug)]
@@ -383,4 +388,61 @@ fn another_kernels_recording_differs() {
         include_str!("golden/rxe-without-ioctl.txt"),
         None,
     );
+}
+
+/// The recordings are still what libibverbs says: made again, with each release's.
+#[test]
+fn recorded_again_in_the_lab() {
+    let name = "oxverbs::golden::recorded_again_in_the_lab";
+    if std::env::var_os("OXVERBS_LAB").is_none() {
+        return test_support::skip(name, "boots QEMU: wants OXVERBS_LAB=1");
+    }
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        return test_support::skip(name, "libibverbs-dev is not installed");
+    }
+    for userland in [
+        lab::Userland::Bookworm,
+        lab::Userland::Trixie,
+        lab::Userland::Sid,
+    ] {
+        let config = lab::Config {
+            userland,
+            provider: lab::Provider::Official,
+            ..lab::Config::default()
+        };
+        let mut guest = lab::Guest::boot(&config).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let build = |output: &str, arguments: &[&str]| {
+            let mut cc = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+            cc.current_dir(&source)
+                .args(arguments)
+                .arg("-o")
+                .arg(guest.work().join(output));
+            assert!(cc.status().unwrap().success(), "{cc:?}");
+        };
+        build("record.so", &["-shared", "-fPIC", "record.c", "-ldl"]);
+        build("scenario", &["scenario.c", "-libverbs"]);
+        for (refuse, golden) in [
+            ("", include_str!("golden/rxe.txt")),
+            ("ENOTTY", include_str!("golden/rxe-without-ioctl.txt")),
+            (
+                "EPROTONOSUPPORT",
+                include_str!("golden/rxe-invoke-write-only.txt"),
+            ),
+        ] {
+            let step = lab::Step::new(
+                format!("record {refuse}"),
+                "cd /share/work; LD_PRELOAD=./record.so ./scenario",
+            );
+            let step = step
+                .env("RECORD", "/share/work/recording")
+                .env("REFUSE", refuse);
+            guest.run(step).unwrap().expect_ok().unwrap();
+            let file = guest.work().join("recording");
+            let text = std::fs::read_to_string(&file).unwrap();
+            std::fs::remove_file(&file).unwrap();
+            let text = recording::describe(&text, Show::Portable).unwrap();
+            assert_eq!(recorded(&text), recorded(golden), "{userland:?} {refuse}");
+        }
+    }
 }

@@ -62,7 +62,7 @@ static int refusal(const struct ib_uverbs_ioctl_hdr *hdr) {
         return ENOTTY;
     int invoke = hdr->object_id == UVERBS_OBJECT_DEVICE &&
                  hdr->method_id == UVERBS_METHOD_INVOKE_WRITE;
-    return refuse && !invoke ? EPROTONOSUPPORT : 0;
+    return refuse && *refuse && !invoke ? EPROTONOSUPPORT : 0;
 }
 
 static void ioctl_request(const struct ib_uverbs_ioctl_hdr *hdr) {

@@ -13,6 +13,10 @@ fn main() -> anyhow::Result<()> {
         .into_iter()
         .map(|release| witness::kernel_headers(&cache, release))
         .collect::<Result<_, _>>()?;
+    let verbs: Vec<_> = [Bookworm, Trixie, Sid]
+        .into_iter()
+        .map(|release| witness::verbs_headers(&cache, release))
+        .collect::<Result<_, _>>()?;
     let mut sources = Vec::new();
     for release in [Bookworm, Trixie, Sid] {
         match witness::rdma_core_source(&cache, release)? {
@@ -25,6 +29,10 @@ fn main() -> anyhow::Result<()> {
     }
     let (headers, sources) = (env::join_paths(headers)?, env::join_paths(sources)?);
     println!("export OXVERBS_UAPI_HEADERS={}", headers.display());
+    println!(
+        "export OXVERBS_VERBS_HEADERS={}",
+        env::join_paths(verbs)?.display()
+    );
     println!("export OXVERBS_RDMA_CORE_SRC={}", sources.display());
     Ok(())
 }

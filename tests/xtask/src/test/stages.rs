@@ -86,6 +86,11 @@ fn cargo_tests(session: &Session) -> Result<Counts> {
         headers.push(witness::kernel_headers(&cache, release)?);
     }
     command.env("OXVERBS_UAPI_HEADERS", env::join_paths(headers)?);
+    let mut headers = Vec::new();
+    for release in [Userland::Bookworm, Userland::Trixie, Userland::Sid] {
+        headers.push(witness::verbs_headers(&cache, release)?);
+    }
+    command.env("OXVERBS_VERBS_HEADERS", env::join_paths(headers)?);
     let mut sources = Vec::new();
     for release in [Userland::Bookworm, Userland::Trixie, Userland::Sid] {
         let suite = release.suite();
