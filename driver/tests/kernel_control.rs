@@ -425,6 +425,9 @@ fn state_table_is_the_kernels() {
     let Some(opened) = open("state_table_is_the_kernels") else {
         return;
     };
+    if played().is_some() {
+        return; // the table is the same, however the question came
+    }
     let uctx = &opened.uctx;
     let pd = opened.pd();
     let cq = opened.cq(64);
@@ -558,7 +561,8 @@ fn in_the_lab() {
             eprintln!("{}", outcome.stderr);
             assert!(outcome.ok(), "{kernel:?} {play}");
             assert!(outcome.stdout.contains("9 passed; 0 failed"));
-            assert!(outcome.stdout.contains("2520 changes of state asked"));
+            let asked = outcome.stdout.contains("2520 changes of state asked");
+            assert_eq!(asked, play.is_empty());
             let skips = outcome.stderr.matches("skipped: ").count();
             assert_eq!(skips, 1, "only this test skips itself in the guest");
         }
