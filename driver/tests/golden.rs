@@ -401,45 +401,44 @@ fn recorded_again_in_the_lab() {
         return test_support::skip(name, "libibverbs-dev is not installed");
     }
     // the newest release; the older ones do not change any more
-    for userland in [lab::Userland::Sid] {
-        let config = lab::Config {
-            userland,
-            provider: lab::Provider::Official,
-            ..lab::Config::default()
-        };
-        let mut guest = lab::Guest::boot(&config).unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-        let build = |output: &str, arguments: &[&str]| {
-            let mut cc = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-            cc.current_dir(&source)
-                .args(arguments)
-                .arg("-o")
-                .arg(guest.work().join(output));
-            assert!(cc.status().unwrap().success(), "{cc:?}");
-        };
-        build("record.so", &["-shared", "-fPIC", "record.c", "-ldl"]);
-        build("scenario", &["scenario.c", "-libverbs"]);
-        for (refuse, golden) in [
-            ("", include_str!("golden/rxe.txt")),
-            ("ENOTTY", include_str!("golden/rxe-without-ioctl.txt")),
-            (
-                "EPROTONOSUPPORT",
-                include_str!("golden/rxe-invoke-write-only.txt"),
-            ),
-        ] {
-            let step = lab::Step::new(
-                format!("record {refuse}"),
-                "cd /share/work; LD_PRELOAD=./record.so ./scenario",
-            );
-            let step = step
-                .env("RECORD", "/share/work/recording")
-                .env("REFUSE", refuse);
-            guest.run(step).unwrap().expect_ok().unwrap();
-            let file = guest.work().join("recording");
-            let text = std::fs::read_to_string(&file).unwrap();
-            std::fs::remove_file(&file).unwrap();
-            let text = recording::describe(&text, Show::Portable).unwrap();
-            assert_eq!(recorded(&text), recorded(golden), "{userland:?} {refuse}");
-        }
+    let userland = lab::Userland::Sid;
+    let config = lab::Config {
+        userland,
+        provider: lab::Provider::Official,
+        ..lab::Config::default()
+    };
+    let mut guest = lab::Guest::boot(&config).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let build = |output: &str, arguments: &[&str]| {
+        let mut cc = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+        cc.current_dir(&source)
+            .args(arguments)
+            .arg("-o")
+            .arg(guest.work().join(output));
+        assert!(cc.status().unwrap().success(), "{cc:?}");
+    };
+    build("record.so", &["-shared", "-fPIC", "record.c", "-ldl"]);
+    build("scenario", &["scenario.c", "-libverbs"]);
+    for (refuse, golden) in [
+        ("", include_str!("golden/rxe.txt")),
+        ("ENOTTY", include_str!("golden/rxe-without-ioctl.txt")),
+        (
+            "EPROTONOSUPPORT",
+            include_str!("golden/rxe-invoke-write-only.txt"),
+        ),
+    ] {
+        let step = lab::Step::new(
+            format!("record {refuse}"),
+            "cd /share/work; LD_PRELOAD=./record.so ./scenario",
+        );
+        let step = step
+            .env("RECORD", "/share/work/recording")
+            .env("REFUSE", refuse);
+        guest.run(step).unwrap().expect_ok().unwrap();
+        let file = guest.work().join("recording");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let text = recording::describe(&text, Show::Portable).unwrap();
+        assert_eq!(recorded(&text), recorded(golden), "{userland:?} {refuse}");
     }
 }
