@@ -5,8 +5,8 @@
 pub enum Fault {
     /// The call does nothing and fails with this errno.
     Errno(i32),
-    /// The call does what it should, and its answer reads as zero: no output is written, no output is
-    /// marked as written. Handles and descriptors are still there, since the kernel made the object.
+    /// The call does what it should, and its answer reads as zero, with no output marked as written.
+    /// Handles and descriptors are still there, since the kernel made the object.
     Short,
 }
 

@@ -17,7 +17,7 @@ use uverbs_abi::write::frame::PlainView;
 use crate::config::{Config, Lie};
 use crate::fault::Fault;
 use crate::record::Recorded;
-use crate::request::{Call, WriteRequest};
+use crate::request::{Call, WriteRequest, shorten};
 use crate::ring::PAGE;
 use crate::state::{Census, Context, State};
 use crate::{commands, engine, methods, raw};
@@ -179,8 +179,12 @@ impl FakeKernel {
             ..WriteRequest::default()
         };
         commands::run(st, fd, &mut request)?;
-        if is_short || view.response == 0 {
+        if view.response == 0 {
             return Ok(());
+        }
+        if is_short {
+            request.response = shorten(true, request.response);
+            request.uhw_response.clear();
         }
         request.response.resize(view.response_len, 0);
         request.uhw_response.resize(view.uhw_out_len, 0);

@@ -7,6 +7,7 @@ use uverbs_abi::ioctl::attribute::{
 };
 use uverbs_abi::ioctl::wire::{ATTR_F_VALID_OUTPUT, Attr};
 use uverbs_abi::ioctl::{AttrView, RequestView};
+use uverbs_abi::object::device::invoke_write;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::raw;
@@ -98,12 +99,16 @@ impl<'b> Call<'b> {
         let Some((index, attr)) = self.view.position(id) else {
             return Ok(());
         };
+        let mut padded = bytes.to_vec();
+        if self.is_short {
+            let is_invoke = self.view.spec().map(|spec| spec.name) == Some(invoke_write::SPEC.name);
+            padded = shorten(is_invoke && id == invoke_write::CORE_OUT.id(), padded);
+        }
+        padded.resize(attr.len.into(), 0);
+        raw::copy_out(attr.data, &padded)?;
         if self.is_short {
             return Ok(());
         }
-        let mut padded = bytes.to_vec();
-        padded.resize(attr.len.into(), 0);
-        raw::copy_out(attr.data, &padded)?;
         let flags = attr.flags | ATTR_F_VALID_OUTPUT;
         let at = RequestView::attr_offset(index) + std::mem::offset_of!(Attr, flags);
         raw::copy_out(self.base + at as u64, &flags.to_ne_bytes())
@@ -136,6 +141,13 @@ impl<'b> Call<'b> {
         let at = RequestView::attr_offset(index) + std::mem::offset_of!(Attr, data);
         raw::copy_out(self.base + at as u64, &number.to_ne_bytes())
     }
+}
+
+/// What a short answer has of a response: of a write command's the handle or descriptor with which it
+/// begins, since the kernel made the object; of others nothing.
+pub(crate) fn shorten(is_write: bool, mut response: Vec<u8>) -> Vec<u8> {
+    response.truncate(if is_write { 4 } else { 0 });
+    response
 }
 
 /// A write command in either framing, with the answer that grows.

@@ -18,10 +18,7 @@ fn answer<T: TryInto<i64>>(result: io::Result<T>) -> i64 {
     match result {
         Ok(value) => value.try_into().unwrap_or(-1),
         Err(error) => {
-            // SAFETY: libc's own place for the calling thread's errno.
-            let errno = unsafe { libc::__errno_location() };
-            // SAFETY: valid and exclusive to this thread.
-            unsafe { *errno = error.raw_os_error().unwrap_or(libc::EIO) };
+            process::set_errno(error.raw_os_error().unwrap_or(libc::EIO));
             -1
         }
     }

@@ -27,10 +27,25 @@ pub(crate) fn with<T>(f: impl FnOnce(&FakeKernel) -> Option<T>) -> Option<T> {
         return None;
     }
     let process = PROCESS.get()?;
+    // A call that succeeds does not touch errno, whatever this side's own calls say.
+    let errno = errno();
     INSIDE.set(true);
     let result = f(&process.kernel);
     INSIDE.set(false);
+    set_errno(errno);
     result
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Sets the calling thread's errno.
+pub(crate) fn set_errno(errno: i32) {
+    // SAFETY: libc's own place for the calling thread's errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: valid, and no other thread's.
+    unsafe { *place = errno };
 }
 
 /// Runs before `main`: makes the kernel and the tree that its devices are found by.

@@ -1,4 +1,6 @@
 /* What the C programs of these tests share. They stop at the first thing that is not as it should be. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -26,6 +28,11 @@ static inline struct ibv_context *open_first(void)
 	struct ibv_context *context = ibv_open_device(list[0]);
 	CHECK(context);
 	ibv_free_device_list(list);
+	/* which library's function posts */
+	const char *provider = getenv("EXPECT_PROVIDER");
+	Dl_info info;
+	CHECK(dladdr(*(void **)&context->ops.post_send, &info));
+	CHECK(!provider || strstr(info.dli_fname, provider));
 	return context;
 }
 
