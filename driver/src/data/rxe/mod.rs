@@ -24,6 +24,8 @@ mod rq;
 mod sq;
 
 #[cfg(test)]
+mod resize_tests;
+#[cfg(test)]
 mod tests;
 
 pub use cq::CompletionQueue;

@@ -16,16 +16,16 @@ use crate::sys::kernel::KernelRef;
 use crate::sys::mapping::SharedMapping;
 
 /// The kernel's side of a queue: a second mapping of the same memory.
-struct Peer {
+pub(super) struct Peer {
     fd: UverbsFd,
-    mapping: SharedMapping,
+    pub(super) mapping: SharedMapping,
     log2: u32,
-    mask: u32,
+    pub(super) mask: u32,
 }
 
 impl Peer {
     /// A queue of `mask + 1` entries of 2^`log2` bytes, whose memory is `fill` where nothing else stands.
-    fn new(log2: u32, mask: u32, fill: u8) -> Self {
+    pub(super) fn new(log2: u32, mask: u32, fill: u8) -> Self {
         let len = DATA + ((mask as usize + 1) << log2);
         // SAFETY: a NUL-terminated name and no flags.
         let raw: RawFd = unsafe { libc::memfd_create(c"queue".as_ptr(), 0) };
@@ -47,11 +47,11 @@ impl Peer {
         peer
     }
 
-    fn map(&self) -> SharedMapping {
+    pub(super) fn map(&self) -> SharedMapping {
         SharedMapping::map(&self.fd, self.mapping.len(), 0).unwrap()
     }
 
-    fn word(&self, offset: usize) -> &AtomicU32 {
+    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
         let word = self.mapping.start().as_ptr().wrapping_add(offset);
         // SAFETY: a header offset of a mapping that lives as long as `self`.
         unsafe { AtomicU32::from_ptr(word.cast()) }
@@ -68,7 +68,7 @@ impl Peer {
     }
 
     /// Takes the next work request, as the kernel does.
-    fn consume(&self) -> Option<Vec<u8>> {
+    pub(super) fn consume(&self) -> Option<Vec<u8>> {
         let consumer = self.word(CONSUMER_INDEX).load(Ordering::Relaxed);
         if self.word(PRODUCER_INDEX).load(Ordering::Acquire) == consumer {
             return None;
@@ -80,7 +80,7 @@ impl Peer {
     }
 
     /// Adds a completion, if there is room.
-    fn complete(&self, cqe: Cqe) -> bool {
+    pub(super) fn complete(&self, cqe: Cqe) -> bool {
         let producer = self.word(PRODUCER_INDEX).load(Ordering::Relaxed);
         let next = (producer + 1) & self.mask;
         if next == self.word(CONSUMER_INDEX).load(Ordering::Acquire) {
@@ -108,7 +108,7 @@ fn send_queue(transport: Transport, mask: u32) -> (Peer, SendQueue) {
     (peer, queue)
 }
 
-fn sge(length: u32) -> Sge {
+pub(super) fn sge(length: u32) -> Sge {
     Sge {
         addr: 0x1000,
         length,
