@@ -11,7 +11,7 @@ use lab::{Userland, witness};
 
 use super::Session;
 use super::counts::Counts;
-use super::run::{cargo, show_and_keep};
+use super::run::{cargo, show_and_keep, word};
 
 /// A part of the proof.
 #[derive(Debug)]
@@ -36,7 +36,47 @@ pub(crate) const STAGES: &[Stage] = &[
         budget: Duration::from_secs(600),
         run: suite,
     },
+    Stage {
+        name: "programs",
+        about: "unmodified programs through the plug-in, and Rust's ping-pongs against C's (trixie)",
+        budget: Duration::from_secs(480),
+        run: |_| word(&["apps", "--provider", "ours", "--ci", "--verbose"]),
+    },
+    Stage {
+        name: "userlands",
+        about: "the same plug-in under the rdma-core of bookworm and of sid",
+        budget: Duration::from_secs(180),
+        run: userlands,
+    },
+    Stage {
+        name: "compare",
+        about: "rdma-core's Python suite under the official provider and ours, on both kernels",
+        budget: Duration::from_secs(1200),
+        run: compare,
+    },
 ];
+
+/// Enough to see that layouts fit: every ping-pong, both posting interfaces, perftest, rdma_cm.
+const SMOKE: &str = "^(ibv_.*|ib_send_lat|ib_write_bw|ib_read_lat|ib_atomic_lat|rping)$";
+
+fn userlands(_: &Session) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for userland in ["bookworm", "sid"] {
+        let words = ["apps", "--provider", "ours", "--userland", userland];
+        counts.add(word(
+            &[&words[..], &["--filter", SMOKE, "--verbose"]].concat(),
+        )?);
+    }
+    Ok(counts)
+}
+
+fn compare(_: &Session) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for kernel in ["stable", "backports"] {
+        counts.add(word(&["compare", "--device", "rxe", "--kernel", kernel])?);
+    }
+    Ok(counts)
+}
 
 /// The device-independent suite in a guest. It uses no libibverbs, so the provider does not matter to it.
 fn suite(session: &Session) -> Result<Counts> {
