@@ -10,6 +10,7 @@ mod apps;
 mod cache;
 mod compare;
 mod demo;
+mod install;
 mod lab;
 mod test;
 
@@ -31,6 +32,7 @@ enum Word {
     Demo(demo::Arguments),
     Cache(cache::Arguments),
     Compare(compare::Arguments),
+    Install(install::Arguments),
     Lab(lab::Arguments),
     Test(test::Arguments),
 }
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Word::Demo(arguments) => demo::run_word(&arguments),
         Word::Cache(arguments) => cache::run(&arguments),
         Word::Compare(arguments) => compare::run(&arguments),
+        Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
     };
