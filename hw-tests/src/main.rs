@@ -10,7 +10,10 @@ mod runner;
 mod suite;
 mod verbs;
 
-use std::process::ExitCode;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -24,6 +27,7 @@ use runner::{Outcome, Totals};
 use suite::Case;
 use verbs::Verbs;
 use verbs::planted::{Plant, Planted};
+use verbs::remote::{self, Hello, RemoteVerbs};
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -37,6 +41,12 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<bool> {
+    if options.serve_one {
+        return serve_one(options);
+    }
+    if let Some(address) = &options.serve {
+        return serve(options, address);
+    }
     if let Some(name) = &options.run_case {
         return run_case(options, name);
     }
@@ -137,18 +147,73 @@ fn run_case(options: &Options, name: &str) -> Result<bool> {
     let cases = suite::all();
     let case = cases.iter().find(|case| case.name == name);
     let case = case.with_context(|| format!("there is no case {name}"))?;
+    // Regions of gigabytes; without the right to raise the limit the case says so.
+    raise_memlock();
+    let near = open(options)?;
+    let (far, hello) = match &options.peer {
+        Some(peer) => {
+            let (far, hello) = RemoteVerbs::connect(peer)?;
+            (Some(Box::new(far) as Box<dyn Verbs>), hello)
+        }
+        None => (None, hello(options)),
+    };
     let env = Env {
-        near: open(options)?,
-        far: None,
+        near,
+        far,
         port: options.port,
         gid_index: options.gid_index,
-        far_port: options.port,
-        far_gid_index: options.gid_index,
+        far_port: hello.port,
+        far_gid_index: hello.gid_index,
         seed: options.seed.unwrap_or_default(),
         name: options.device().to_owned(),
     };
     runner::run_here(&env, case);
     Ok(true)
+}
+
+fn hello(options: &Options) -> Hello {
+    Hello {
+        protocol: Hello::PROTOCOL,
+        port: options.port,
+        gid_index: options.gid_index,
+    }
+}
+
+/// The peer's side: a process for each connection, until it is killed.
+fn serve(options: &Options, address: &str) -> Result<bool> {
+    // A device that is not there is told at once, not to the first peer.
+    drop(open(options)?);
+    let listener = TcpListener::bind(address).with_context(|| format!("listen at {address}"))?;
+    println!("serving {} at {}", options.device(), listener.local_addr()?);
+    for stream in listener.incoming() {
+        let stream = OwnedFd::from(stream.context("accept a peer")?);
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(options.for_child(0))
+            .arg("--serve-one")
+            .stdin(Stdio::from(stream))
+            .spawn()
+            .context("start a process for a peer")?;
+        // Cases come one after another; waiting keeps no zombies.
+        child.wait()?;
+    }
+    Ok(true)
+}
+
+fn serve_one(options: &Options) -> Result<bool> {
+    raise_memlock();
+    let device = open(options)?;
+    let stream = TcpStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    remote::serve(&*device, &hello(options), stream)?;
+    Ok(true)
+}
+
+fn raise_memlock() {
+    let limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: `limit` outlives the call. Without the right nothing changes.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
 }
 
 /// Plants each fault and runs the cases that guard against it: at least one must fail, and all of

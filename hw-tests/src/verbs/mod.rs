@@ -3,12 +3,13 @@
 //! [`Verbs`] is all that the cases know of the device under test: calls with plain values in and
 //! out. Behind it stand oxverbs ([`core`]), the installed libibverbs as a control ([`official`]),
 //! a wrapper that plants faults to prove that the suite can fail ([`planted`]), and a peer's device
-//! across a control connection.
+//! across a control connection ([`remote`]).
 
 pub(crate) mod core;
 pub(crate) mod memory;
 pub(crate) mod official;
 pub(crate) mod planted;
+pub(crate) mod remote;
 pub(crate) mod types;
 
 use std::time::{Duration, Instant};
