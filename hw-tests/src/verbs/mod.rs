@@ -78,29 +78,38 @@ pub(crate) trait Verbs: Send + Sync {
 
     /// Polls until `count` completions came, or `timeout` passed; answers those that came.
     fn wait(&self, cq: Cq, count: usize, timeout: Duration) -> Answer<Vec<Wc>> {
-        let end = Instant::now() + timeout;
-        let mut got = Vec::new();
-        let mut idle = 0_u32;
-        while got.len() < count {
-            let some = self.poll(cq, (count - got.len()) as u32)?;
-            if some.is_empty() {
-                if Instant::now() >= end {
-                    break;
-                }
-                // A software device works on the same processors: give them to it.
-                idle += 1;
-                if idle < 50 {
-                    std::thread::yield_now();
-                } else {
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            } else {
-                idle = 0;
-                got.extend(some);
-            }
-        }
-        Ok(got)
+        poll_until(|max| self.poll(cq, max), count, timeout)
     }
+}
+
+/// Polls until `count` completions came, or `timeout` passed.
+pub(crate) fn poll_until(
+    poll: impl Fn(u32) -> Answer<Vec<Wc>>,
+    count: usize,
+    timeout: Duration,
+) -> Answer<Vec<Wc>> {
+    let end = Instant::now() + timeout;
+    let mut got = Vec::new();
+    let mut idle = 0_u32;
+    while got.len() < count {
+        let some = poll((count - got.len()) as u32)?;
+        if some.is_empty() {
+            if Instant::now() >= end {
+                break;
+            }
+            // A software device works on the same processors: give them to it.
+            idle += 1;
+            if idle < 50 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        } else {
+            idle = 0;
+            got.extend(some);
+        }
+    }
+    Ok(got)
 }
 
 /// What re-registration changes.
