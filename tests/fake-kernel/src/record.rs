@@ -160,6 +160,8 @@ fn addresses(command: &str) -> &'static [usize] {
         | "IB_USER_VERBS_CMD_CREATE_QP"
         | "IB_USER_VERBS_CMD_CREATE_SRQ"
         | "IB_USER_VERBS_CMD_CREATE_XSRQ" => &[0, 8],
+        // rxe's own part behind the struct: where to answer.
+        "IB_USER_VERBS_CMD_MODIFY_SRQ" => &[16],
         "IB_USER_VERBS_EX_CMD_CREATE_CQ" | "IB_USER_VERBS_EX_CMD_CREATE_QP" => &[0],
         _ => match write::COMMANDS
             .iter()

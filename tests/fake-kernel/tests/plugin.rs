@@ -3,22 +3,9 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{compile, has_official, on_fake, succeed};
-
-/// The plug-in under the name that libibverbs of this release looks for; cargo builds it beside the tests.
-fn plugin(dir: &Path) -> PathBuf {
-    let exe = std::env::current_exe().expect("a test knows its own path");
-    let library = exe.with_file_name("liboxverbs_ffi.so");
-    assert!(library.exists(), "{} is not there", library.display());
-    for abi in [34, 57, 59, 64, 65] {
-        let name = dir.join(format!("liboxverbs-rdmav{abi}.so"));
-        std::os::unix::fs::symlink(&library, name).expect("a symbolic link");
-    }
-    dir.join("liboxverbs")
-}
+use common::{compile, has_official, on_fake, plugin, succeed};
 
 fn with_plugin(test: &str, program: &str, settings: &str) -> Option<(tempfile::TempDir, Command)> {
     if !has_official(test) {
@@ -40,6 +27,7 @@ fn traffic(test: &str, settings: &str) {
     assert_eq!(succeed(command), "ok\n");
 }
 
+/// B45: destroying waits for acknowledgements and takes back what nobody fetched, among the rest.
 #[test]
 fn traffic_on_linux_6_12() {
     traffic("fake-kernel::plugin::traffic_on_linux_6_12", "");

@@ -86,7 +86,10 @@ extern "C" fn end() {
                 .filter_map(|call| serde_json::to_string(call).ok())
                 .map(|line| line + "\n")
                 .collect();
-            if let Err(error) = std::fs::write(&path, lines) {
+            // A process that made no call, such as the shell around the program, has nothing to say.
+            if !lines.is_empty()
+                && let Err(error) = std::fs::write(&path, lines)
+            {
                 eprintln!("{}: {error}", PathBuf::from(path).display());
             }
         }

@@ -1,5 +1,6 @@
 /* Every kind of traffic between two queue pairs of one process, every byte and completion checked. */
 #include "common.h"
+#include <pthread.h>
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -198,6 +199,16 @@ static void datagrams(void)
 	end_pair(qp);
 }
 
+static volatile int acked;
+
+static void *ack_later(void *queue)
+{
+	usleep(50000);
+	acked = 1;
+	ibv_ack_cq_events(queue, 2);
+	return NULL;
+}
+
 static void events(void)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
@@ -221,14 +232,26 @@ static void events(void)
 	void *its;
 	CHECK(ibv_get_cq_event(channel, &about, &its) == 0);
 	CHECK(about == cq && its == (void *)0x77);
+	CHECK(ibv_destroy_comp_channel(channel) == EBUSY);
 	ibv_ack_cq_events(cq, 1);
+	/* two fetched and not yet acknowledged: destroying waits for that */
+	for (int i = 0; i < 2; i++) {
+		CHECK(ibv_req_notify_cq(cq, 0) == 0);
+		CHECK(post_recv(qp[1], NULL, 0, mr, B, 8) == 0);
+		CHECK(post(qp[0], wr, mr, A, 8) == 0);
+		CHECK(ibv_get_cq_event(channel, &about, &its) == 0);
+	}
 	/* an event that nobody fetches does not keep the queue from going away */
 	CHECK(ibv_req_notify_cq(cq, 0) == 0);
 	CHECK(post_recv(qp[1], NULL, 0, mr, B, 8) == 0);
 	CHECK(post(qp[0], wr, mr, A, 8) == 0);
 	CHECK(poll(&fd, 1, 0) == 1);
 	end_pair(qp);
+	pthread_t thread;
+	CHECK(pthread_create(&thread, NULL, ack_later, cq) == 0);
 	CHECK(ibv_destroy_cq(cq) == 0);
+	CHECK(acked);
+	CHECK(pthread_join(thread, NULL) == 0);
 	CHECK(poll(&fd, 1, 0) == 0);
 	CHECK(ibv_destroy_comp_channel(channel) == 0);
 	cq = old;

@@ -44,7 +44,7 @@ pub(crate) fn compile(name: &str, dir: &Path) -> PathBuf {
         .args(["-Wall", "-Werror", "-g", "-O1", "-o"])
         .arg(&program)
         .arg(source)
-        .args(["-libverbs", "-ldl"])
+        .args(["-libverbs", "-ldl", "-lpthread"])
         .output()
         .expect("a C compiler");
     let messages = String::from_utf8_lossy(&output.stderr);
@@ -80,4 +80,16 @@ pub(crate) fn succeed(mut command: Command) -> String {
         "{command:?}: {status}\n{stdout}\n{stderr}"
     );
     stdout
+}
+
+/// The plug-in under the name that libibverbs of this release looks for; cargo builds it beside the tests.
+pub(crate) fn plugin(dir: &Path) -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    let library = exe.with_file_name("liboxverbs_ffi.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    for abi in [34, 57, 59, 64, 65] {
+        let name = dir.join(format!("liboxverbs-rdmav{abi}.so"));
+        std::os::unix::fs::symlink(&library, name).expect("a symbolic link");
+    }
+    dir.join("liboxverbs")
 }
