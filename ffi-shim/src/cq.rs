@@ -227,12 +227,14 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
         let completion = unsafe { &raw const (*base).comp_events_completed };
         // SAFETY: as above.
         let asynchronous = unsafe { &raw const (*base).async_events_completed };
-        for (completed, reported) in [
-            (completion, reported.comp_events_reported),
-            (asynchronous, reported.async_events_reported),
-        ] {
-            // SAFETY: they belong together.
-            unsafe { wait_for_events(mutex, cond, completed, reported) };
+        if let Some(reported) = reported {
+            for (completed, reported) in [
+                (completion, reported.comp_events_reported),
+                (asynchronous, reported.async_events_reported),
+            ] {
+                // SAFETY: they belong together.
+                unsafe { wait_for_events(mutex, cond, completed, reported) };
+            }
         }
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(cq.cast::<Cq>()) });

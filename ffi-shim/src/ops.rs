@@ -73,14 +73,13 @@ pub(crate) fn table(layout: &Layout) -> Vec<Slot> {
     table
 }
 
-/// What the kernel's answer to a destroy means to the program.
-pub(crate) fn destroyed<T: Default>(result: Result<T, Errno>) -> Result<T, Errno> {
+/// What the kernel's answer to a destroy means to the program. `None`: the device is gone, its objects with it, and
+/// libibverbs was told to bear that; there are no events to wait for.
+pub(crate) fn destroyed<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match result {
-        // The device is gone, and its objects with it.
-        Err(Errno(libc::EIO)) if library().is_some_and(|l| l.allows_disassociate()) => {
-            Ok(T::default())
-        }
-        other => other,
+        Ok(answer) => Ok(Some(answer)),
+        Err(Errno(libc::EIO)) if library().is_some_and(|l| l.allows_disassociate()) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -535,7 +534,8 @@ unsafe extern "C" fn detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16
         // SAFETY: the caller's GID.
         let gid = unsafe { *gid };
         // SAFETY: an open context.
-        unsafe { uctx(context) }?.detach_mcast(Qp(handle), gid.raw, lid)
+        let uctx = unsafe { uctx(context) }?;
+        destroyed(uctx.detach_mcast(Qp(handle), gid.raw, lid)).map(drop)
     })
 }
 

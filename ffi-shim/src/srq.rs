@@ -207,8 +207,10 @@ pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         let cond = unsafe { &raw mut (*base).cond };
         // SAFETY: as above.
         let completed = unsafe { &raw const (*base).events_completed };
-        // SAFETY: they belong together, initialised by `create`.
-        unsafe { wait_for_events(mutex, cond, completed, reported) };
+        if let Some(reported) = reported {
+            // SAFETY: they belong together, initialised by `create`.
+            unsafe { wait_for_events(mutex, cond, completed, reported) };
+        }
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(srq.cast::<Srq>()) });
         Ok(())

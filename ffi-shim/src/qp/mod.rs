@@ -535,8 +535,10 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
         let cond = unsafe { &raw mut (*qp).cond };
         // SAFETY: as above.
         let completed = unsafe { &raw const (*qp).events_completed };
-        // SAFETY: they belong together, initialised by `create`.
-        unsafe { wait_for_events(mutex, cond, completed, reported) };
+        if let Some(reported) = reported {
+            // SAFETY: they belong together, initialised by `create`.
+            unsafe { wait_for_events(mutex, cond, completed, reported) };
+        }
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(qp.cast::<Qp>()) });
         Ok(())
