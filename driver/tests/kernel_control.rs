@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use oxverbs::control::kernel::{CreateCq, CreateQp, CreateSrq, Uctx, UserMr};
 use oxverbs::control::qp_state;
@@ -508,12 +509,13 @@ fn lead_to(uctx: &Uctx, qp_type: QpType, state: QpState, modify: &mut ModifyQp) 
         from = *to;
     }
     // a send queue that is still draining takes no other change; with nothing posted it is a moment
-    for _ in 0..100 {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
         let answer = uctx.query_qp(modify.qp_handle, QpAttrMask::STATE).unwrap();
         if answer.sq_draining == 0 {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
     panic!("the send queue drains for ever");
 }
