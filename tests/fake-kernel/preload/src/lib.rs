@@ -6,7 +6,7 @@
 //! since libibverbs asks sysfs only without it.
 //!
 //! Environment: `OXVERBS_FAKE` has settings ([`fake_kernel::Config::parse`]), `OXVERBS_FAKE_RECORD` a file that
-//! the calls are written to at exit. Programs can steer it: see [`control`].
+//! the calls are written to at exit. Programs can steer it by the functions of the module `control`.
 
 mod control;
 mod interpose;
