@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod apps;
+mod bench;
 mod cache;
 mod compare;
 mod demo;
@@ -29,6 +30,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Word {
     Apps(apps::Arguments),
+    Bench(bench::Arguments),
     Demo(demo::Arguments),
     Cache(cache::Arguments),
     Compare(compare::Arguments),
@@ -40,6 +42,7 @@ enum Word {
 fn main() -> ExitCode {
     let result = match Arguments::parse().word {
         Word::Apps(arguments) => apps::run(&arguments),
+        Word::Bench(arguments) => bench::run(&arguments),
         Word::Demo(arguments) => demo::run_word(&arguments),
         Word::Cache(arguments) => cache::run(&arguments),
         Word::Compare(arguments) => compare::run(&arguments),
