@@ -244,6 +244,18 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
 
 // ---- polling ----
 
+/// rxe writes flags in the kernel's numbers (`enum ib_wc_flags`), where an invalidated key is 4; it is 8 in
+/// libibverbs (`IBV_WC_WITH_INV`), whose 4 says that a checksum is right, which rxe never says.
+#[inline]
+fn as_program_sees(mut cqe: Cqe) -> Cqe {
+    const KERNEL_INVALIDATED: u32 = 4;
+    const PROGRAM_INVALIDATED: u32 = 8;
+    if cqe.raw_flags & KERNEL_INVALIDATED != 0 {
+        cqe.raw_flags ^= KERNEL_INVALIDATED | PROGRAM_INVALIDATED;
+    }
+    cqe
+}
+
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: a queue of ours (C1).
     let mut queue = unsafe { of(cq) }.queue.lock();
@@ -255,7 +267,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut i
         // SAFETY: the caller has room for `room` completions.
         let place = unsafe { wc.add(count as usize) };
         // SAFETY: as above; both are aligned to 8.
-        unsafe { place.cast::<Cqe>().write(cqe) };
+        unsafe { place.cast::<Cqe>().write(as_program_sees(cqe)) };
         count += 1;
     }
     if count > 0 {
@@ -291,7 +303,7 @@ impl Queue {
         let next = self.ring.peek();
         self.showing = next.is_some();
         if let Some(cqe) = next {
-            self.current = cqe;
+            self.current = as_program_sees(cqe);
         }
         next
     }
