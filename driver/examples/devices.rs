@@ -1,11 +1,12 @@
 //! Lists the RDMA devices of this machine with their node GUIDs, as `ibv_devices` does.
 
-mod common;
+#[path = "common/report.rs"]
+mod report;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    common::main(|| {
+    report::main(|| {
         let devices = oxverbs::devices()?;
         println!("    {:<16}\t   node GUID", "device");
         println!("    {:<16}\t----------------", "------");

@@ -6,6 +6,7 @@ pub mod ioctl;
 pub mod kernel;
 pub mod limits;
 pub mod mapping;
+pub mod netlink;
 pub mod process;
 pub mod sysfs;
 

@@ -36,13 +36,13 @@ impl DeviceAttributes {
         Guid(u64::from_be_bytes(self.extended.base.sys_image_guid))
     }
 
-    /// Version of the firmware, as three numbers of 16, 16 and 32 bits; rxe's is 0.0.0.
-    pub fn firmware_version(&self) -> (u16, u16, u32) {
+    /// Version of the firmware, three numbers of 16 bits, which rxe and mlx5 use alike.
+    pub fn firmware_version(&self) -> (u16, u16, u16) {
         let version = self.extended.base.fw_ver;
         (
-            (version >> 48) as u16,
             (version >> 32) as u16,
-            version as u32,
+            (version >> 16) as u16,
+            version as u16,
         )
     }
 }

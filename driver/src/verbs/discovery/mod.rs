@@ -1,5 +1,6 @@
 //! Which RDMA devices there are.
 
+mod netlink;
 mod sysfs;
 
 use super::advice;
@@ -14,7 +15,13 @@ use crate::sys;
 /// A kernel without user access to RDMA (module `ib_uverbs` not loaded). A machine with RDMA and
 /// without devices answers an empty list.
 pub fn devices() -> Result<Vec<Device>> {
-    sysfs::devices(&sys::sysfs::root())
+    let sysfs_root = sys::sysfs::root();
+    // Netlink knows the driver behind a device; sysfs says why there is no device, and works where netlink
+    // is filtered.
+    match netlink::devices(&sysfs_root) {
+        Ok(devices) if !devices.is_empty() => Ok(devices),
+        _ => sysfs::devices(&sysfs_root),
+    }
 }
 
 /// The device called `name`, or an error that lists those there are.
