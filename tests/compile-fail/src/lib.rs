@@ -1,0 +1,1 @@
+//! Programs that the native API must refuse to compile: see `cases/` and `tests/`.
