@@ -10,6 +10,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 mod counts;
+mod host;
 mod run;
 mod skips;
 mod stages;
@@ -18,7 +19,8 @@ use counts::Counts;
 
 /// Run everything that proves the project.
 ///
-/// What a stage needs is fetched from the Debian mirror of the host's apt into $XDG_CACHE_HOME/oxverbs, without root. What
+/// What a stage needs is fetched from the Debian mirror of the host's apt into $XDG_CACHE_HOME/oxverbs, without root; as
+/// root on Debian, libibverbs-dev, ibverbs-providers, ibverbs-utils and valgrind are installed if they are not. What
 /// cannot be had is skipped by name and counted; a skip that tests/allowed-skips.txt does not list is a failure.
 ///
 /// Exit status: 0 if nothing failed.
@@ -82,6 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         .canonicalize()?;
     let session = Session { root };
     let allowed = skips::Allowed::read(&session.root.join("tests/allowed-skips.txt"))?;
+    host::prepare();
     let mut rows = Vec::new();
     for stage in stages::STAGES {
         if arguments.only.is_empty() || arguments.only.iter().any(|name| name == stage.name) {
