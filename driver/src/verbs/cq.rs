@@ -102,10 +102,11 @@ impl CompletionQueue {
     }
 
     /// Takes the completions there are, in order. They are given back to the device when the iterator is
-    /// dropped, with one store.
+    /// dropped, with one store. A forked child gets none of its parent's.
     #[inline]
     pub fn poll(&mut self) -> Completions<'_> {
         Completions {
+            ours: self.inner.context.is_ours(),
             id: self.inner.id,
             data: &mut self.data,
             taken: false,
@@ -113,7 +114,15 @@ impl CompletionQueue {
     }
 
     /// Waits for one completion by polling; gives other threads the processor meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// In a forked child, which would wait for ever.
     pub fn spin(&mut self) -> Completion {
+        assert!(
+            self.inner.context.is_ours(),
+            "the completion queue belongs to the parent process"
+        );
         let mut tries = 0u32;
         loop {
             if let Some(completion) = self.poll().next() {
@@ -169,6 +178,8 @@ impl CompletionQueue {
 /// Completions of one [`CompletionQueue::poll`].
 #[derive(Debug)]
 pub struct Completions<'q> {
+    /// The queue's memory does not exist in a forked child.
+    ours: bool,
     id: ObjectId,
     data: &'q mut Data,
     taken: bool,
@@ -179,6 +190,9 @@ impl Iterator for Completions<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Completion> {
+        if !self.ours {
+            return None;
+        }
         match self.data {
             Data::Rxe(queue) => {
                 let cqe = queue.peek()?;

@@ -237,7 +237,7 @@ impl MemoryRegion {
     ///
     /// # Panics
     ///
-    /// If they reach beyond the region, or it is a dma-buf.
+    /// If they reach beyond the region, it is a dma-buf, or the parent process allocated it.
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
         self.inner.copy_in(offset, bytes);
     }
@@ -246,7 +246,7 @@ impl MemoryRegion {
     ///
     /// # Panics
     ///
-    /// If they reach beyond the region, or it is a dma-buf.
+    /// If they reach beyond the region, it is a dma-buf, or the parent process allocated it.
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
         self.inner.copy_out(offset, bytes);
     }
@@ -334,6 +334,11 @@ impl MrInner {
     fn place(&self, offset: usize, len: usize) -> NonNull<u8> {
         let end = offset.checked_add(len).expect("a length beyond memory");
         self.check(&(offset..end));
+        // A forked child does not have the pages; better a message than a fault.
+        assert!(
+            self.memory.is_none() || self.pd.context.is_ours(),
+            "the memory region belongs to the parent process"
+        );
         let start = self
             .start
             .expect("a dma-buf has no address in this process");

@@ -62,7 +62,8 @@ impl<T: Service> SendHalf<T> {
         // The family is matched here, once for the batch.
         let core = match &mut self.data {
             Data::Rxe { sq, doorbell } => {
-                if self.resets != resets {
+                // The queue's memory does not exist in a forked child.
+                if ours && self.resets != resets {
                     self.resets = resets;
                     sq.reset();
                 }
@@ -462,6 +463,10 @@ impl<T: Service> WorkRequest<'_, '_, T> {
     where
         F: FnOnce(&rxe::SendQueue, &mut rxe::Draft) -> Result<(), rxe::PostError>,
     {
+        if !self.batch.ours {
+            // `post` says so; the queue's memory does not exist in a forked child.
+            return;
+        }
         let Core::Rxe(RxeBatch { sq, draft, .. }) = &mut self.batch.core;
         // Errors stay in the draft, and `post` tells the first one.
         let opened = sq.open(
