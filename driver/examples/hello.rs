@@ -10,12 +10,10 @@ fn main() -> Result<()> {
     let gid = context.usual_gid(1)?;
     let me = qp.endpoint(1, gid.index as u8)?;
     qp.connect(&me, &me, AccessFlags::REMOTE_WRITE)?;
-
     let from = pd.allocate(4096, AccessFlags::NONE)?;
     let to = pd.allocate(4096, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
     from.copy_in(0, b"hello, RDMA");
     qp.send_half().write(from.slice(0..11), to.remote(0))?;
-
     let completion = cq.spin();
     qp.reclaim(&completion);
     println!(
