@@ -1,7 +1,7 @@
 //! oxverbs as a provider plug-in that libibverbs loads.
 //!
-//! libibverbs opens the shared object by name, and its constructor registers what [`provider`] offers. From then on
-//! libibverbs calls the functions of [`ops`] for every device that we claimed. Each converts C's arguments, asks
+//! libibverbs opens the shared object by name, and its constructor registers what `provider` offers. From then on
+//! libibverbs calls the functions of `ops` for every device that we claimed. Each converts C's arguments, asks
 //! the core ([`oxverbs::ffi_core`]) and converts the answer: no verbs logic lives here, and no command goes through
 //! libibverbs.
 //!
