@@ -116,7 +116,7 @@ pub(crate) fn run_word(arguments: &Arguments) -> Result<u8> {
             .with_context(|| path.display().to_string())?;
     }
     println!(
-        "\nEvery message was checked on arrival. Next: cargo xtask test, and driver/examples/ for the programs."
+        "\nThe servers checked the data that arrived (-c). Next: cargo xtask test, and driver/examples/ for the programs."
     );
     Ok(0)
 }
