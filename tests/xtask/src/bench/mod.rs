@@ -34,8 +34,9 @@ enum What {
 
 /// Messages per second, latency and system calls over rxe: SEND, WRITE, READ at 8 and 4096 bytes.
 ///
-/// The same C program (tests/bench/loopback.c) runs under each provider, in turn, in one guest; a round runs official,
-/// ours and official again (the control), in alternating order. Compared are ratios within a round, by the bootstrapped
+/// The same C program (tests/bench/loopback.c) runs under each provider, in turn, in one guest, and its native counterpart
+/// (driver/examples/loopback.rs); a round runs official, ours, native and official again (the control), in alternating
+/// order. Compared are ratios within a round, by the bootstrapped
 /// 95 % interval of their median.
 ///
 /// Exit status: 1 if an interval lies wholly below 0.95, ours makes more system calls per operation, or official's two
@@ -84,6 +85,8 @@ type Times = BTreeMap<Measure, f64>;
 struct Round {
     official: Times,
     candidate: Times,
+    /// The Rust program without libibverbs.
+    native: Times,
     control: Times,
 }
 
@@ -92,12 +95,16 @@ struct Row {
     measure: Measure,
     official_ns: f64,
     candidate_ns: f64,
+    native_ns: f64,
     /// Official's time over the candidate's: above 1, the candidate is faster.
     ratio: Interval,
+    /// The same for the native program.
+    native: Interval,
     /// The same for official's second run.
     control: Interval,
     official_calls: f64,
     candidate_calls: f64,
+    native_calls: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -112,13 +119,15 @@ struct Report<'a> {
 
 impl Row {
     fn complaint(&self) -> Option<&'static str> {
+        let more = |calls: f64| calls.is_nan() || calls > self.official_calls + 0.01;
         if self.control.high < FLOOR || self.control.low > 1.0 / FLOOR {
             // Official is not its own equal: this machine measures nothing now.
             Some("CONTROL OFF")
         } else if self.ratio.high < FLOOR {
             Some("SLOWER")
-        } else if self.candidate_calls.is_nan() || self.candidate_calls > self.official_calls + 0.01
-        {
+        } else if self.native.high < FLOOR {
+            Some("NATIVE SLOWER")
+        } else if more(self.candidate_calls) || more(self.native_calls) {
             Some("MORE SYSTEM CALLS")
         } else {
             None
@@ -140,6 +149,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     };
     if !rxe.no_build {
         GuestArguments::build_for(&config)?;
+        if rxe.candidate == Provider::Official {
+            // Only a guest with ours builds the examples by itself.
+            GuestArguments::build_for(&Config {
+                provider: Provider::Ours,
+                ..config.clone()
+            })?;
+        }
     }
     end_guests_on_ctrl_c()?;
     let mut guest = Guest::boot(&config)?;
@@ -153,15 +169,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         ))?
         .expect_ok()?;
 
+    let native = native_program(&config);
     let mut rounds = Vec::new();
     for number in 0..rxe.pairs {
-        rounds.push(one_round(&mut guest, rxe, number)?);
+        rounds.push(one_round(&mut guest, rxe, &native, number)?);
         eprintln!("bench: round {} of {}", number + 1, rxe.pairs);
     }
     eprintln!("bench: counting system calls");
     let calls = [
-        calls_per_operation(&mut guest, Provider::Official, rxe.candidate)?,
-        calls_per_operation(&mut guest, rxe.candidate, rxe.candidate)?,
+        calls_per_operation(
+            &mut guest,
+            |script| under(Provider::Official, rxe.candidate, script),
+            C_PROGRAM,
+        )?,
+        calls_per_operation(
+            &mut guest,
+            |script| under(rxe.candidate, rxe.candidate, script),
+            C_PROGRAM,
+        )?,
+        calls_per_operation(&mut guest, |script| format!("exec {script}"), &native)?,
     ];
     let mut rows = Vec::new();
     let measures: Vec<Measure> = rounds
@@ -235,11 +261,20 @@ fn under(provider: Provider, booted: Provider, command: &str) -> String {
     }
 }
 
-fn one_round(guest: &mut Guest, rxe: &Rxe, number: usize) -> Result<Round> {
+/// Where the guest has the C program.
+const C_PROGRAM: &str = "/tmp/loopback";
+
+/// Where the guest has the native program.
+fn native_program(config: &Config) -> String {
+    let profile = config.profile.directory();
+    format!("/oxverbs/target/{profile}/examples/loopback")
+}
+
+fn one_round(guest: &mut Guest, rxe: &Rxe, native: &str, number: usize) -> Result<Round> {
     let mut round = Round::default();
-    let mut order = [0, 1, 2];
+    let mut order = [0, 1, 2, 3];
     // Whoever runs first sees another machine than who runs last.
-    order.rotate_left(number % 3);
+    order.rotate_left(number % 4);
     if number % 2 == 1 {
         order.reverse();
     }
@@ -249,11 +284,12 @@ fn one_round(guest: &mut Guest, rxe: &Rxe, number: usize) -> Result<Round> {
         } else {
             Provider::Official
         };
-        let command = under(
-            provider,
-            rxe.candidate,
-            &format!("/tmp/loopback rxe0 1 {}", rxe.scale),
-        );
+        let command = if which == 3 {
+            format!("exec {native} rxe0 1 {}", rxe.scale)
+        } else {
+            let command = format!("{C_PROGRAM} rxe0 1 {}", rxe.scale);
+            under(provider, rxe.candidate, &command)
+        };
         let outcome = guest
             .run(Step::new("loopback", command).timeout(Duration::from_secs(120)))?
             .expect_ok()?;
@@ -261,7 +297,8 @@ fn one_round(guest: &mut Guest, rxe: &Rxe, number: usize) -> Result<Round> {
         match which {
             0 => round.official = times,
             1 => round.candidate = times,
-            _ => round.control = times,
+            2 => round.control = times,
+            _ => round.native = times,
         }
     }
     Ok(round)
@@ -281,7 +318,7 @@ fn parse_times(printed: &str) -> Result<Times> {
     Ok(times)
 }
 
-fn one_row(calls: &[BTreeMap<String, f64>; 2], rounds: &[Round], measure: Measure) -> Result<Row> {
+fn one_row(calls: &[BTreeMap<String, f64>; 3], rounds: &[Round], measure: Measure) -> Result<Row> {
     let ratios = |of: fn(&Round) -> &Times| -> Result<Interval> {
         let ratios: Option<Vec<f64>> = rounds
             .iter()
@@ -298,19 +335,20 @@ fn one_row(calls: &[BTreeMap<String, f64>; 2], rounds: &[Round], measure: Measur
             .collect();
         Interval::of(&values).map_or(f64::NAN, |interval| interval.median)
     };
+    let calls = |of: usize| {
+        let calls = calls[of].get(&without_size(&measure));
+        calls.copied().unwrap_or(f64::NAN)
+    };
     Ok(Row {
         ratio: ratios(|round| &round.candidate)?,
+        native: ratios(|round| &round.native)?,
         control: ratios(|round| &round.control)?,
         official_ns: typical(|round| &round.official),
         candidate_ns: typical(|round| &round.candidate),
-        official_calls: calls[0]
-            .get(&without_size(&measure))
-            .copied()
-            .unwrap_or(f64::NAN),
-        candidate_calls: calls[1]
-            .get(&without_size(&measure))
-            .copied()
-            .unwrap_or(f64::NAN),
+        native_ns: typical(|round| &round.native),
+        official_calls: calls(0),
+        candidate_calls: calls(1),
+        native_calls: calls(2),
         measure,
     })
 }
@@ -319,8 +357,8 @@ fn one_row(calls: &[BTreeMap<String, f64>; 2], rounds: &[Round], measure: Measur
 /// same. Traced at 8 bytes: what a doorbell costs does not depend on the size.
 fn calls_per_operation(
     guest: &mut Guest,
-    provider: Provider,
-    booted: Provider,
+    under: impl Fn(&str) -> String,
+    program: &str,
 ) -> Result<BTreeMap<String, f64>> {
     let mut script = String::new();
     for operation in ["send", "write", "read"] {
@@ -328,14 +366,14 @@ fn calls_per_operation(
             for scale in TRACED {
                 let _ = writeln!(
                     script,
-                    "strace -f -c -o /tmp/calls /tmp/loopback rxe0 1 {scale} {operation} 8 {mode} >&2 || exit 1\n\
+                    "strace -f -c -o /tmp/calls {program} rxe0 1 {scale} {operation} 8 {mode} >&2 || exit 1\n\
                      echo '{TRACE} {operation} {mode}'; cat /tmp/calls"
                 );
             }
         }
     }
     fs::write(guest.work().join("trace"), script)?;
-    let step = Step::new("strace", under(provider, booted, "sh /share/work/trace"));
+    let step = Step::new("strace", under("sh /share/work/trace"));
     let outcome = guest
         .run(step.timeout(Duration::from_secs(300)))?
         .expect_ok()?;
@@ -396,10 +434,14 @@ fn show(rows: &[Row]) {
         "ours ns",
         "official/ours",
         "95 %",
+        "native ns",
+        "official/native",
+        "95 %",
         "official/official",
         "95 %",
         "calls/op",
         "ours",
+        "native",
         "",
     ]);
     let range = |interval: &Interval| format!("{:.2}..{:.2}", interval.low, interval.high);
@@ -410,10 +452,14 @@ fn show(rows: &[Row]) {
             format!("{:.0}", row.candidate_ns),
             format!("{:.3}", row.ratio.median),
             range(&row.ratio),
+            format!("{:.0}", row.native_ns),
+            format!("{:.3}", row.native.median),
+            range(&row.native),
             format!("{:.3}", row.control.median),
             range(&row.control),
             format!("{:.2}", row.official_calls),
             format!("{:.2}", row.candidate_calls),
+            format!("{:.2}", row.native_calls),
             row.complaint().unwrap_or_default().to_owned(),
         ]);
     }
