@@ -48,6 +48,17 @@ fn traffic_without_invoke_write() {
     );
 }
 
+/// B56: the builder's lock is free after every way out, and a failed or aborted batch leaves nothing.
+#[test]
+fn the_builders_lock_is_always_released() {
+    let name = "fake-kernel::plugin::the_builders_lock_is_always_released";
+    let Some((_dir, mut command)) = with_plugin(name, "builder", "") else {
+        return;
+    };
+    command.env("EXPECT_STATE_GATE", "1");
+    assert_eq!(succeed(command), "ok\n");
+}
+
 /// Numbers of calls per object, from lines `cq errno 12: 3 calls`.
 fn print_calls(who: &str, output: &str) {
     let counts: Vec<_> = output
