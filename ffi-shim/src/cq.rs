@@ -259,10 +259,25 @@ fn as_program_sees(mut cqe: Cqe) -> Cqe {
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: a queue of ours (C1).
     let mut queue = unsafe { of(cq) }.queue.lock();
+    // Most polls find nothing; they are kept to the lock and two loads.
+    if queue.ring.is_empty() {
+        return 0;
+    }
+    // SAFETY: the caller has room for `room` completions.
+    unsafe { take(&mut queue.ring, room, wc) }
+}
+
+/// Takes up to `room` completions.
+///
+/// # Safety
+///
+/// `wc` has room for as many.
+#[inline(never)]
+unsafe fn take(ring: &mut CompletionQueue, room: c_int, wc: *mut ibv_wc) -> c_int {
     let mut count = 0;
     while count < room {
-        let Some(cqe) = queue.ring.peek() else { break };
-        queue.ring.step();
+        let Some(cqe) = ring.peek() else { break };
+        ring.step();
         // The kernel's completion is laid out as the program's (uapi `struct ib_uverbs_wc`, `struct ibv_wc`).
         // SAFETY: the caller has room for `room` completions.
         let place = unsafe { wc.add(count as usize) };
@@ -271,7 +286,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut i
         count += 1;
     }
     if count > 0 {
-        queue.ring.publish();
+        ring.publish();
     }
     count
 }

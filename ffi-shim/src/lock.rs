@@ -2,25 +2,28 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crossbeam_utils::Backoff;
 
 /// A spin lock: holders do no system call but rxe's doorbell.
 #[derive(Debug, Default)]
 pub(crate) struct SpinLock {
-    held: AtomicBool,
+    held: AtomicU32,
 }
 
 impl SpinLock {
     #[inline]
     pub(crate) fn acquire(&self) {
+        if self.held.swap(1, Ordering::Acquire) != 0 {
+            self.wait();
+        }
+    }
+
+    #[cold]
+    fn wait(&self) {
         let backoff = Backoff::new();
-        while self
-            .held
-            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        while self.held.load(Ordering::Relaxed) != 0 || self.held.swap(1, Ordering::Acquire) != 0 {
             backoff.snooze();
         }
     }
@@ -28,7 +31,7 @@ impl SpinLock {
     /// Releases the lock. Whoever calls it holds the lock, or took it over from a call that did.
     #[inline]
     pub(crate) fn release(&self) {
-        self.held.store(false, Ordering::Release);
+        self.held.store(0, Ordering::Release);
     }
 }
 

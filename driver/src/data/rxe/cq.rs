@@ -41,6 +41,12 @@ impl CompletionQueue {
         self.ring.geometry().mask()
     }
 
+    /// Whether there is no completion.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ring.producer() == self.consumer
+    }
+
     /// The next completion, without taking it.
     #[inline]
     pub fn peek(&self) -> Option<Cqe> {
