@@ -50,7 +50,7 @@ impl CompletionQueue {
     /// The next completion, without taking it.
     #[inline]
     pub fn peek(&self) -> Option<Cqe> {
-        if self.ring.producer() == self.consumer {
+        if self.is_empty() {
             return None;
         }
         Some(self.ring.read(self.consumer, 0))
@@ -60,7 +60,7 @@ impl CompletionQueue {
     /// [`publish`](Self::publish). Does nothing if there is none.
     #[inline]
     pub fn step(&mut self) {
-        if self.ring.producer() != self.consumer {
+        if !self.is_empty() {
             self.consumer = self.ring.geometry().next(self.consumer);
         }
     }

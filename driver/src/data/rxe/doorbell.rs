@@ -1,6 +1,7 @@
 //! rxe's doorbell: an empty POST_SEND command.
 
 use uverbs_abi::handle;
+use uverbs_abi::write::WriteCommand;
 use uverbs_abi::write::frame::CmdHeader;
 use uverbs_abi::write::post::{PostSend, PostSendResp};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
@@ -8,8 +9,6 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use crate::sys::errno::Errno;
 use crate::sys::fd::UverbsFd;
 
-/// `IB_USER_VERBS_CMD_POST_SEND`.
-const POST_SEND: u32 = 28;
 /// Size of libibverbs' `struct ibv_send_wr`, which the kernel wants to be at least its own; there is none of them.
 const WQE_SIZE: u32 = 128;
 
@@ -30,7 +29,7 @@ impl Doorbell {
     /// The doorbell of a queue pair.
     pub fn new(qp: handle::Qp) -> Self {
         let header = CmdHeader {
-            command: POST_SEND,
+            command: PostSend::SPEC.command(),
             in_words: const { (size_of::<Message>() / 4) as u16 },
             out_words: const { (size_of::<PostSendResp>() / 4) as u16 },
         };
