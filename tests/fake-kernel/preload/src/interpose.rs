@@ -10,6 +10,32 @@ use oxverbs::sys::kernel::Kernel;
 
 use crate::process;
 
+/// What is interposed, by the names to export from an executable.
+pub const NAMES: [&str; 13] = [
+    "open", "open64", "openat", "stat", "fstat", "ioctl", "write", "read", "mmap", "mmap64",
+    "munmap", "close", "socket",
+];
+
+/// Refers to every interposing function, so that a linker takes them all.
+pub(crate) fn keep() {
+    let functions: [*const (); NAMES.len()] = [
+        open as *const (),
+        open64 as *const (),
+        openat as *const (),
+        stat as *const (),
+        fstat as *const (),
+        ioctl as *const (),
+        write as *const (),
+        read as *const (),
+        mmap as *const (),
+        mmap64 as *const (),
+        munmap as *const (),
+        close as *const (),
+        socket as *const (),
+    ];
+    std::hint::black_box(functions);
+}
+
 /// `socket` protocol of RDMA netlink (`uapi linux/netlink.h`).
 const NETLINK_RDMA: c_int = 20;
 

@@ -48,20 +48,50 @@ pub(crate) fn set_errno(errno: i32) {
     unsafe { *place = errno };
 }
 
-/// Runs before `main`: makes the kernel and the tree that its devices are found by.
-extern "C" fn start() {
+/// Runs before `main`: the shared object starts with what the environment says. Linked into an
+/// executable it waits for [`start`](crate::start).
+extern "C" fn init() {
+    if is_in_executable() {
+        return;
+    }
     INSIDE.set(true);
     let words = std::env::var("OXVERBS_FAKE").unwrap_or_default();
     match Config::parse(&words) {
         Ok(config) => {
-            let tree = make_tree(config.devices);
-            let kernel = FakeKernel::new(config);
-            kernel.record(std::env::var_os("OXVERBS_FAKE_RECORD").is_some());
-            let _ = PROCESS.set(Process { kernel, tree });
+            start(config);
         }
         Err(error) => eprintln!("OXVERBS_FAKE: {error}"),
     }
     INSIDE.set(false);
+}
+
+/// Whether this code is a part of the program itself and not of a preloaded library: the program's
+/// headers (`AT_PHDR`, `getauxval(3)`) then follow the ELF header that this code's addresses count from.
+fn is_in_executable() -> bool {
+    // SAFETY: zero bytes are a valid `Dl_info`.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let address = is_in_executable as *const ();
+    // SAFETY: `info` outlives the call; any address may be asked for.
+    if unsafe { libc::dladdr(address.cast(), &raw mut info) } == 0 {
+        return false;
+    }
+    // SAFETY: no pointer is passed.
+    let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
+    let base = info.dli_fbase.expose_provenance();
+    headers == base + size_of::<libc::Elf64_Ehdr>()
+}
+
+/// Makes the kernel and the tree that its devices are found by, unless that has happened.
+pub(crate) fn start(config: Config) -> &'static FakeKernel {
+    let was_inside = INSIDE.replace(true);
+    let process = PROCESS.get_or_init(|| {
+        let tree = make_tree(config.devices);
+        let kernel = FakeKernel::new(config);
+        kernel.record(std::env::var_os("OXVERBS_FAKE_RECORD").is_some());
+        Process { kernel, tree }
+    });
+    INSIDE.set(was_inside);
+    &process.kernel
 }
 
 fn make_tree(devices: usize) -> Option<PathBuf> {
@@ -70,7 +100,8 @@ fn make_tree(devices: usize) -> Option<PathBuf> {
         eprintln!("{}: {error}", tree.display());
         return None;
     }
-    // SAFETY: before `main` there is no other thread that reads or writes the environment.
+    // SAFETY: before `main`, or by the contract of `start`, there is no other thread that reads or writes
+    // the environment.
     unsafe { std::env::set_var("SYSFS_PATH", &tree) };
     Some(tree)
 }
@@ -102,10 +133,10 @@ extern "C" fn end() {
     INSIDE.set(false);
 }
 
-// SAFETY: the section is the list of functions that the loader calls before `main`; `start` has their type.
+// SAFETY: the section is the list of functions that the loader calls before `main`; `init` has their type.
 #[unsafe(link_section = ".init_array")]
 #[used]
-static START: extern "C" fn() = start;
+static INIT: extern "C" fn() = init;
 // SAFETY: as above, for the end of the process.
 #[unsafe(link_section = ".fini_array")]
 #[used]
