@@ -148,7 +148,7 @@ fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
 }
 
 /// The file that an address was loaded from, with links resolved.
-fn path_of(address: *mut c_void) -> Option<String> {
+pub(crate) fn path_of(address: *mut c_void) -> Option<String> {
     // SAFETY: an all-zero Dl_info is a valid one to be filled.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked for; `info` is ours.

@@ -10,6 +10,8 @@ use super::objects::{ibv_device, ibv_mr, ibv_srq};
 
 /// `verbs_match_ent.kind`: end of the table.
 pub const VERBS_MATCH_SENTINEL: u8 = 0;
+/// `verbs_match_ent.kind`: PCI vendor and device.
+pub const VERBS_MATCH_PCI: u8 = 1;
 /// `verbs_match_ent.kind`: a shell pattern over `pci:…` or `rdma_device:…`.
 pub const VERBS_MATCH_MODALIAS: u8 = 2;
 /// `verbs_match_ent.kind`: the kernel's driver number.

@@ -12,9 +12,10 @@ use zerocopy::byteorder::big_endian::U32 as Be32;
 use super::{Qp, of};
 use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp};
 use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr};
+use crate::common::slice;
 use crate::door::set_errno;
-use crate::ops::{AddressHandle, slice};
-use crate::srq::{as_sges, post_list};
+use crate::rxe::ah::AddressHandle;
+use crate::rxe::srq::{as_sges, post_list};
 
 /// Arguments of a bind, with the key that the window gets.
 ///

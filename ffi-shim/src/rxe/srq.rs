@@ -14,11 +14,13 @@ use crate::abi::attr::{ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::abi::driver::verbs_srq;
 use crate::abi::objects::{ibv_context, ibv_pd, ibv_srq};
 use crate::abi::work::{ibv_recv_wr, ibv_sge};
+use crate::common::events::{init_wait, wait_for_events};
+use crate::common::memory::of_pd;
+use crate::common::{destroyed, slice};
 use crate::context::uctx;
-use crate::cq::{checked, init_wait, map, wait_for_events};
 use crate::door::control;
 use crate::lock::Locked;
-use crate::ops::{destroyed, of_pd, slice};
+use crate::rxe::cq::{checked, map};
 
 /// A shared receive queue: what the program sees, and ours behind it.
 #[repr(C)]

@@ -13,10 +13,11 @@ use oxverbs::ffi_core::{CreateCq, Errno, SharedMapping, Uctx};
 use crate::abi::attr::ibv_cq_init_attr_ex;
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
 use crate::abi::work::{cq_ex_ops, ibv_poll_cq_attr, ibv_wc};
+use crate::common::destroyed;
+use crate::common::events::wait_for_events;
 use crate::context::uctx;
 use crate::door::{control, guarded};
 use crate::lock::Locked;
-use crate::ops::destroyed;
 
 /// A completion queue: what the program sees, and ours behind it.
 #[repr(C)]
@@ -410,38 +411,4 @@ read! {
     read_slid -> u32: slid;
     read_sl -> u8: sl;
     read_dlid_path_bits -> u8: dlid_path_bits;
-}
-
-/// Initialises a lock and a condition that live in a C object.
-///
-/// # Safety
-///
-/// Both are writable and not in use.
-pub(crate) unsafe fn init_wait(mutex: *mut libc::pthread_mutex_t, cond: *mut libc::pthread_cond_t) {
-    // SAFETY: the caller's promise; default attributes.
-    unsafe { libc::pthread_mutex_init(mutex, std::ptr::null()) };
-    // SAFETY: as above.
-    unsafe { libc::pthread_cond_init(cond, std::ptr::null()) };
-}
-
-/// Waits until the program gave back as many events as the kernel delivered for an object.
-///
-/// # Safety
-///
-/// The three belong together and are initialised; the counter is written under the mutex.
-pub(crate) unsafe fn wait_for_events(
-    mutex: *mut libc::pthread_mutex_t,
-    cond: *mut libc::pthread_cond_t,
-    completed: *const u32,
-    reported: u32,
-) {
-    // SAFETY: initialised by the caller's promise.
-    unsafe { libc::pthread_mutex_lock(mutex) };
-    // SAFETY: read under the mutex.
-    while unsafe { completed.read_volatile() } != reported {
-        // SAFETY: as above; the mutex is held.
-        unsafe { libc::pthread_cond_wait(cond, mutex) };
-    }
-    // SAFETY: held by this thread.
-    unsafe { libc::pthread_mutex_unlock(mutex) };
 }
