@@ -1,4 +1,5 @@
 //! How objects come to exist.
 
 pub mod kernel;
+pub mod mlx5;
 pub mod qp_state;

@@ -1,0 +1,7 @@
+//! How mlx5 objects come to exist through the kernel.
+//!
+//! The kernel's mlx5 driver leaves the memory of the queues to the process: buffers, doorbell records
+//! and the choice of doorbell register are made here and named in the driver's part of the create
+//! commands. What comes out is an owned object with the data path's queues ([`crate::data`]) in it.
+
+pub mod geometry;
