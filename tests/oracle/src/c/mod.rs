@@ -1,0 +1,6 @@
+//! Verbs as a C program calls them: exported functions of libibverbs, and the inline functions of `infiniband/verbs.h`,
+//! which call through tables in the objects.
+
+pub mod device;
+pub mod library;
+pub mod post;

@@ -1,0 +1,278 @@
+//! Verbs calls as data: what the generator makes and every implementation carries out.
+
+use serde::{Deserialize, Serialize};
+
+/// Which of the two posting interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Api {
+    /// `ibv_post_send` with a chain.
+    Chain,
+    /// `ibv_wr_start`, builders and setters, `ibv_wr_complete`.
+    Builder,
+}
+
+/// Service type of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// XRC initiator.
+    Xrc,
+    /// Raw Ethernet.
+    Raw,
+}
+
+impl Service {
+    /// All that the generator drives.
+    pub const ALL: [Self; 5] = [Self::Rc, Self::Uc, Self::Ud, Self::Xrc, Self::Raw];
+
+    /// `enum ibv_qp_type`.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Rc => 2,
+            Self::Uc => 3,
+            Self::Ud => 4,
+            Self::Raw => 8,
+            Self::Xrc => 9,
+        }
+    }
+
+    /// Operations that both interfaces offer on it.
+    pub const fn opcodes(self) -> &'static [Opcode] {
+        use Opcode::*;
+        match self {
+            Self::Rc | Self::Xrc => &[
+                Send, SendImm, SendInv, Write, WriteImm, Read, CompareSwap, FetchAdd, LocalInv,
+                BindMw,
+            ],
+            Self::Uc => &[Send, SendImm, SendInv, Write, WriteImm, LocalInv, BindMw],
+            Self::Ud => &[Send, SendImm],
+            Self::Raw => &[Send, Tso],
+        }
+    }
+}
+
+/// Operation of a send work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the verbs' names")]
+pub enum Opcode {
+    Send,
+    SendImm,
+    SendInv,
+    Write,
+    WriteImm,
+    Read,
+    CompareSwap,
+    FetchAdd,
+    LocalInv,
+    BindMw,
+    Tso,
+}
+
+impl Opcode {
+    /// `enum ibv_wr_opcode`.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Write => 0,
+            Self::WriteImm => 1,
+            Self::Send => 2,
+            Self::SendImm => 3,
+            Self::Read => 4,
+            Self::CompareSwap => 5,
+            Self::FetchAdd => 6,
+            Self::LocalInv => 7,
+            Self::BindMw => 8,
+            Self::SendInv => 9,
+            Self::Tso => 10,
+        }
+    }
+
+    /// `IBV_QP_EX_WITH_…` that offers it.
+    pub const fn builder_flag(self) -> u64 {
+        match self {
+            Self::Write => 1,
+            Self::WriteImm => 1 << 1,
+            Self::Send => 1 << 2,
+            Self::SendImm => 1 << 3,
+            Self::Read => 1 << 4,
+            Self::CompareSwap => 1 << 5,
+            Self::FetchAdd => 1 << 6,
+            Self::LocalInv => 1 << 7,
+            Self::BindMw => 1 << 8,
+            Self::SendInv => 1 << 9,
+            Self::Tso => 1 << 10,
+        }
+    }
+
+    /// Whether data is part of it.
+    pub const fn has_data(self) -> bool {
+        !matches!(self, Self::LocalInv | Self::BindMw)
+    }
+
+    /// Whether its data can be inline.
+    pub const fn can_inline(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendImm | Self::SendInv | Self::Write | Self::WriteImm
+        )
+    }
+
+    /// Whether it is an atomic operation.
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareSwap | Self::FetchAdd)
+    }
+}
+
+/// `enum ibv_send_flags`.
+pub mod flags {
+    /// Wait for reads and atomics before.
+    pub const FENCE: u8 = 1;
+    /// A completion is wanted.
+    pub const SIGNALED: u8 = 2;
+    /// The receiver's event is wanted.
+    pub const SOLICITED: u8 = 4;
+    /// Data is in the work request.
+    pub const INLINE: u8 = 8;
+    /// Checksums by the device.
+    pub const IP_CSUM: u8 = 16;
+}
+
+/// A piece of memory: its place in the arena (or any address, for data that is not copied), length and key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Address.
+    pub address: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Local key.
+    pub lkey: u32,
+}
+
+/// What a memory window is bound to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// Type 2 rather than 1.
+    pub is_type_2: bool,
+    /// The window's present key.
+    pub window_rkey: u32,
+    /// Key of the region.
+    pub mr_lkey: u32,
+    /// Start.
+    pub address: u64,
+    /// Bytes; 0 unbinds.
+    pub len: u64,
+    /// `ibv_access_flags`.
+    pub access: u32,
+}
+
+/// A send work request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wr {
+    /// The caller's number.
+    pub id: u64,
+    /// Operation.
+    pub opcode: Opcode,
+    /// [`flags`] without [`flags::INLINE`].
+    pub flags: u8,
+    /// Whether the pieces are copied into the work request.
+    pub is_inline: bool,
+    /// Data.
+    pub pieces: Vec<Piece>,
+    /// Builder: setters for lists even for one piece.
+    pub uses_list: bool,
+    /// Builder, datagrams and XRC: the address is set before the data.
+    pub address_first: bool,
+    /// Remote address.
+    pub remote: u64,
+    /// Remote key; for LOCAL_INV and SEND with invalidate the key; for BIND_MW the new key.
+    pub rkey: u32,
+    /// Immediate data, in network order as the caller has it.
+    pub imm: u32,
+    /// Operand of compare-and-swap, or what fetch-and-add adds.
+    pub compare_add: u64,
+    /// New value of compare-and-swap.
+    pub swap: u64,
+    /// Which of the address handles.
+    pub handle: usize,
+    /// Datagram: queue pair addressed.
+    pub remote_qpn: u32,
+    /// Datagram: its key.
+    pub remote_qkey: u32,
+    /// XRC: shared receive queue addressed.
+    pub srqn: u32,
+    /// BIND_MW.
+    pub bind: Bind,
+    /// TSO: headers.
+    pub header: Piece,
+    /// TSO: maximum segment size.
+    pub mss: u16,
+}
+
+/// One posting call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Post {
+    /// By which interface.
+    pub api: Api,
+    /// Its work requests, at least one.
+    pub wrs: Vec<Wr>,
+    /// Builder: `ibv_wr_abort` instead of `ibv_wr_complete`.
+    pub aborts: bool,
+}
+
+/// How a posting call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// 0 or an errno.
+    pub errno: i32,
+    /// Chain: index of the work request that was refused.
+    pub refused: Option<usize>,
+}
+
+impl Outcome {
+    /// Everything was posted.
+    pub const DONE: Self = Self {
+        errno: 0,
+        refused: None,
+    };
+}
+
+/// Memory that inline data comes from: bytes that differ from each other and from both poisons as far as bytes can.
+#[derive(Debug)]
+pub struct Arena {
+    bytes: Vec<u8>,
+}
+
+impl Arena {
+    /// Bytes of it.
+    pub const LEN: usize = 1 << 14;
+
+    /// Fills it from a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut state = seed | 1;
+        let bytes = (0..Self::LEN)
+            .map(|_| {
+                // Marsaglia's xorshift: any sequence does that has no period a WQE could hide in.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 24) as u8
+            })
+            .collect();
+        Self { bytes }
+    }
+
+    /// Address of the byte at `offset`.
+    pub fn address(&self, offset: usize) -> u64 {
+        self.bytes[offset..].as_ptr().expose_provenance() as u64
+    }
+
+    /// Where an address is in it.
+    pub fn offset(&self, address: u64) -> Option<usize> {
+        let offset = address.checked_sub(self.address(0))?;
+        usize::try_from(offset).ok().filter(|at| *at < Self::LEN)
+    }
+}

@@ -1,0 +1,9 @@
+//! libmlx5 as an oracle: the same verbs calls through Debian's unmodified library and through ours, on the fake kernel in
+//! one process, compared byte for byte and timed.
+//!
+//! Only x86-64: the single-step trace decodes its instructions.
+
+#![cfg(target_arch = "x86_64")]
+
+pub mod c;
+pub mod call;

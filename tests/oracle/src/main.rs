@@ -1,0 +1,3 @@
+//! `oracle`: see the library.
+
+fn main() {}
