@@ -46,7 +46,15 @@ impl Service {
         use Opcode::*;
         match self {
             Self::Rc | Self::Xrc => &[
-                Send, SendImm, SendInv, Write, WriteImm, Read, CompareSwap, FetchAdd, LocalInv,
+                Send,
+                SendImm,
+                SendInv,
+                Write,
+                WriteImm,
+                Read,
+                CompareSwap,
+                FetchAdd,
+                LocalInv,
                 BindMw,
             ],
             Self::Uc => &[Send, SendImm, SendInv, Write, WriteImm, LocalInv, BindMw],

@@ -104,6 +104,35 @@ pub struct QpSpec {
     pub has_builder: bool,
 }
 
+/// A pointer to a live object of libibverbs; the functions of [`CDevice`] that destroy one say so.
+#[derive(Debug)]
+pub struct Object<T>(pub(crate) *mut T);
+
+impl<T> Clone for Object<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Object<T> {}
+
+impl<T> Object<T> {
+    /// No object.
+    pub const NONE: Self = Self(ptr::null_mut());
+
+    /// C's pointer.
+    pub fn pointer(self) -> *mut T {
+        self.0
+    }
+}
+
+impl From<Object<ibv_cq_ex>> for Object<ibv_cq> {
+    fn from(cq: Object<ibv_cq_ex>) -> Self {
+        // `ibv_cq` is the head of `ibv_cq_ex`.
+        Self(cq.0.cast())
+    }
+}
+
 /// A device opened through libibverbs.
 #[derive(Debug)]
 pub struct CDevice {
@@ -131,7 +160,9 @@ impl CDevice {
         let mut names = Vec::new();
         for index in 0..count as usize {
             // SAFETY: the list has `count` entries.
-            let device = unsafe { list.add(index).read() };
+            let device = unsafe { list.add(index) };
+            // SAFETY: as above.
+            let device = unsafe { device.read() };
             // SAFETY: a device of the list.
             let text = unsafe { (exports.ibv_get_device_name)(device) };
             // SAFETY: C string in the device.
@@ -141,7 +172,10 @@ impl CDevice {
                 continue;
             }
             // SAFETY: a device of the list.
-            let context = made(unsafe { (exports.ibv_open_device)(device) }, "ibv_open_device")?;
+            let context = made(
+                unsafe { (exports.ibv_open_device)(device) },
+                "ibv_open_device",
+            )?;
             // SAFETY: an open device.
             let pd = made(unsafe { (exports.ibv_alloc_pd)(context) }, "ibv_alloc_pd")?;
             return Ok(Self {
@@ -173,7 +207,7 @@ impl CDevice {
     /// # Errors
     ///
     /// `ibv_create_cq`'s.
-    pub fn cq(&self, cqe: u32) -> Result<*mut ibv_cq> {
+    pub fn cq(&self, cqe: u32) -> Result<Object<ibv_cq>> {
         // SAFETY: an open device.
         let cq = unsafe {
             (self.library.exports.ibv_create_cq)(
@@ -184,7 +218,7 @@ impl CDevice {
                 0,
             )
         };
-        made(cq, "ibv_create_cq")
+        made(cq, "ibv_create_cq").map(Object)
     }
 
     /// Extended completion queue.
@@ -192,11 +226,17 @@ impl CDevice {
     /// # Errors
     ///
     /// `ibv_create_cq_ex`'s.
-    pub fn cq_ex(&self, cqe: u32, wc_flags: u64, single_threaded: bool) -> Result<*mut ibv_cq_ex> {
+    pub fn cq_ex(
+        &self,
+        cqe: u32,
+        wc_flags: u64,
+        single_threaded: bool,
+    ) -> Result<Object<ibv_cq_ex>> {
         // SAFETY: an open device.
         let create = unsafe { slot(self.context, Slot::CreateCqEx) }?;
         // SAFETY: the slot's type.
-        let create = unsafe { std::mem::transmute::<*const c_void, slot_types::CreateCqEx>(create) };
+        let create =
+            unsafe { std::mem::transmute::<*const c_void, slot_types::CreateCqEx>(create) };
         let mut attr = ibv_cq_init_attr_ex {
             cqe,
             cq_context: ptr::null_mut(),
@@ -209,7 +249,11 @@ impl CDevice {
             parent_domain: ptr::null_mut(),
         };
         // SAFETY: an open device and filled attributes.
-        made(unsafe { create(self.context, &raw mut attr) }, "ibv_create_cq_ex")
+        made(
+            unsafe { create(self.context, &raw mut attr) },
+            "ibv_create_cq_ex",
+        )
+        .map(Object)
     }
 
     /// Queue pair in the state RESET.
@@ -217,11 +261,17 @@ impl CDevice {
     /// # Errors
     ///
     /// `ibv_create_qp_ex`'s.
-    pub fn qp(&self, spec: &QpSpec, cq: *mut ibv_cq, srq: *mut ibv_srq) -> Result<*mut ibv_qp> {
+    pub fn qp(
+        &self,
+        spec: &QpSpec,
+        cq: Object<ibv_cq>,
+        srq: Object<ibv_srq>,
+    ) -> Result<Object<ibv_qp>> {
         // SAFETY: an open device.
         let create = unsafe { slot(self.context, Slot::CreateQpEx) }?;
         // SAFETY: the slot's type.
-        let create = unsafe { std::mem::transmute::<*const c_void, slot_types::CreateQpEx>(create) };
+        let create =
+            unsafe { std::mem::transmute::<*const c_void, slot_types::CreateQpEx>(create) };
         let builder = spec.service.opcodes().iter();
         let builder = builder.map(|opcode| opcode.builder_flag()).sum();
         // IBV_QP_INIT_ATTR_PD, _MAX_TSO_HEADER, _SEND_OPS_FLAGS
@@ -230,9 +280,9 @@ impl CDevice {
             | if spec.has_builder { 1 << 6 } else { 0 };
         let mut attr = ibv_qp_init_attr_ex {
             qp_context: ptr::null_mut(),
-            send_cq: cq,
-            recv_cq: cq,
-            srq,
+            send_cq: cq.0,
+            recv_cq: cq.0,
+            srq: srq.0,
             cap: ibv_qp_cap {
                 max_send_wr: spec.send_wr,
                 max_recv_wr: spec.recv_wr,
@@ -256,7 +306,11 @@ impl CDevice {
             send_ops_flags: if spec.has_builder { builder } else { 0 },
         };
         // SAFETY: an open device and filled attributes.
-        made(unsafe { create(self.context, &raw mut attr) }, "ibv_create_qp_ex")
+        made(
+            unsafe { create(self.context, &raw mut attr) },
+            "ibv_create_qp_ex",
+        )
+        .map(Object)
     }
 
     /// Shared receive queue.
@@ -264,11 +318,12 @@ impl CDevice {
     /// # Errors
     ///
     /// `ibv_create_srq_ex`'s.
-    pub fn srq(&self, max_wr: u32, max_sge: u32) -> Result<*mut ibv_srq> {
+    pub fn srq(&self, max_wr: u32, max_sge: u32) -> Result<Object<ibv_srq>> {
         // SAFETY: an open device.
         let create = unsafe { slot(self.context, Slot::CreateSrqEx) }?;
         // SAFETY: the slot's type.
-        let create = unsafe { std::mem::transmute::<*const c_void, slot_types::CreateSrqEx>(create) };
+        let create =
+            unsafe { std::mem::transmute::<*const c_void, slot_types::CreateSrqEx>(create) };
         let mut attr = ibv_srq_init_attr_ex {
             srq_context: ptr::null_mut(),
             attr: ibv_srq_attr {
@@ -286,12 +341,16 @@ impl CDevice {
             max_ops: 0,
         };
         // SAFETY: an open device and filled attributes.
-        made(unsafe { create(self.context, &raw mut attr) }, "ibv_create_srq_ex")
+        made(
+            unsafe { create(self.context, &raw mut attr) },
+            "ibv_create_srq_ex",
+        )
+        .map(Object)
     }
 
-    fn modify(&self, qp: *mut ibv_qp, attr: &mut ibv_qp_attr, mask: c_int) -> Result<()> {
+    fn modify(&self, qp: Object<ibv_qp>, attr: &mut ibv_qp_attr, mask: c_int) -> Result<()> {
         // SAFETY: a queue pair of this device and filled attributes.
-        let errno = unsafe { (self.library.exports.ibv_modify_qp)(qp, attr, mask | mask::STATE) };
+        let errno = unsafe { (self.library.exports.ibv_modify_qp)(qp.0, attr, mask | mask::STATE) };
         done(errno, &format!("ibv_modify_qp to {}", attr.qp_state))
     }
 
@@ -300,7 +359,7 @@ impl CDevice {
     /// # Errors
     ///
     /// `ibv_modify_qp`'s.
-    pub fn restart(&self, qp: *mut ibv_qp, service: Service) -> Result<()> {
+    pub fn restart(&self, qp: Object<ibv_qp>, service: Service) -> Result<()> {
         let mut attr = ibv_qp_attr {
             ah_attr: addresses()[0],
             // SAFETY: all fields are numbers.
@@ -347,9 +406,9 @@ impl CDevice {
     }
 
     /// The extended view of a queue pair.
-    pub fn qp_ex(&self, qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    pub fn qp_ex(&self, qp: Object<ibv_qp>) -> *mut ibv_qp_ex {
         // SAFETY: a queue pair of this device.
-        unsafe { (self.library.exports.ibv_qp_to_qp_ex)(qp) }
+        unsafe { (self.library.exports.ibv_qp_to_qp_ex)(qp.0) }
     }
 
     /// The context's `post_send`.
@@ -375,9 +434,12 @@ impl CDevice {
     /// # Errors
     ///
     /// `ibv_destroy_qp`'s.
-    pub fn destroy_qp(&self, qp: *mut ibv_qp) -> Result<()> {
+    pub fn destroy_qp(&self, qp: Object<ibv_qp>) -> Result<()> {
         // SAFETY: a queue pair of this device that the caller gives up.
-        done(unsafe { (self.library.exports.ibv_destroy_qp)(qp) }, "ibv_destroy_qp")
+        done(
+            unsafe { (self.library.exports.ibv_destroy_qp)(qp.0) },
+            "ibv_destroy_qp",
+        )
     }
 
     /// Destroys a completion queue.
@@ -385,9 +447,12 @@ impl CDevice {
     /// # Errors
     ///
     /// `ibv_destroy_cq`'s.
-    pub fn destroy_cq(&self, cq: *mut ibv_cq) -> Result<()> {
+    pub fn destroy_cq(&self, cq: Object<ibv_cq>) -> Result<()> {
         // SAFETY: a completion queue of this device that the caller gives up.
-        done(unsafe { (self.library.exports.ibv_destroy_cq)(cq) }, "ibv_destroy_cq")
+        done(
+            unsafe { (self.library.exports.ibv_destroy_cq)(cq.0) },
+            "ibv_destroy_cq",
+        )
     }
 
     /// The library it was opened with.
@@ -395,5 +460,3 @@ impl CDevice {
         &self.library
     }
 }
-
-

@@ -197,7 +197,9 @@ pub fn mapped_release(library: &str) -> Result<String> {
     match found[..] {
         [one] => Ok(one.to_owned()),
         [] => Err(anyhow!("{library} is not mapped")),
-        _ => Err(anyhow!("several releases of {library} are mapped: {found:?}")),
+        _ => Err(anyhow!(
+            "several releases of {library} are mapped: {found:?}"
+        )),
     }
 }
 

@@ -43,8 +43,10 @@ pub unsafe fn context_op<T: Copy>(context: *mut ibv_context, index: usize) -> T 
     const { assert!(size_of::<T>() == size_of::<usize>()) };
     // SAFETY: an open device.
     let slot = unsafe { &raw const (*context).ops.slots };
-    // SAFETY: 32 slots, and the caller vouches for the type.
-    unsafe { slot.cast::<T>().add(index).read() }
+    // SAFETY: 32 slots.
+    let slot = unsafe { slot.cast::<T>().add(index) };
+    // SAFETY: a slot, and the caller vouches for the type.
+    unsafe { slot.read() }
 }
 
 /// C's arrays for one posting call. The chain points into them, so they are filled once and then stay.
@@ -52,8 +54,8 @@ pub unsafe fn context_op<T: Copy>(context: *mut ibv_context, index: usize) -> T 
 pub struct Chain {
     wrs: Vec<ibv_send_wr>,
     sges: Vec<ibv_sge>,
-    mws: Vec<Box<ibv_mw>>,
-    mrs: Vec<Box<ibv_mr>>,
+    mws: Vec<ibv_mw>,
+    mrs: Vec<ibv_mr>,
 }
 
 fn sge(piece: &Piece) -> ibv_sge {
@@ -69,19 +71,19 @@ fn pointer(address: u64) -> *mut c_void {
 }
 
 /// A window that exists only for the caller: providers read its key and type.
-fn window(wr: &Wr) -> Box<ibv_mw> {
-    Box::new(ibv_mw {
+fn window(wr: &Wr) -> ibv_mw {
+    ibv_mw {
         context: ptr::null_mut(),
         pd: ptr::null_mut(),
         rkey: wr.bind.window_rkey,
         handle: 0,
         r#type: 1 + u32::from(wr.bind.is_type_2),
-    })
+    }
 }
 
 /// A region likewise: providers read its key.
-fn region(wr: &Wr) -> Box<ibv_mr> {
-    Box::new(ibv_mr {
+fn region(wr: &Wr) -> ibv_mr {
+    ibv_mr {
         context: ptr::null_mut(),
         pd: ptr::null_mut(),
         addr: pointer(wr.bind.address),
@@ -89,7 +91,7 @@ fn region(wr: &Wr) -> Box<ibv_mr> {
         handle: 0,
         lkey: wr.bind.mr_lkey,
         rkey: wr.bind.mr_lkey,
-    })
+    }
 }
 
 fn bind_info(wr: &Wr, mr: *mut ibv_mr) -> ibv_mw_bind_info {
@@ -108,6 +110,10 @@ impl Chain {
         self.sges.clear();
         self.mws.clear();
         self.mrs.clear();
+        // Pointers to elements stay.
+        self.wrs.reserve(wrs.len());
+        self.mws.reserve(wrs.len());
+        self.mrs.reserve(wrs.len());
         self.sges
             .extend(wrs.iter().flat_map(|wr| wr.pieces.iter().map(sge)));
         let mut at = 0;
@@ -148,8 +154,8 @@ impl Chain {
                 self.mws.push(window(wr));
                 self.mrs.push(region(wr));
                 if let (Some(mw), Some(mr)) = (self.mws.last_mut(), self.mrs.last_mut()) {
-                    bind_mw.mw = &raw mut **mw;
-                    bind_mw.bind_info.mr = &raw mut **mr;
+                    bind_mw.mw = mw;
+                    bind_mw.bind_info.mr = mr;
                 }
             }
             if wr.opcode == Opcode::Tso {
@@ -189,8 +195,7 @@ impl Chain {
         let errno = unsafe { post_send(qp, first, &raw mut bad) };
         Outcome {
             errno,
-            refused: (errno != 0)
-                .then(|| (bad.addr() - first.addr()) / size_of::<ibv_send_wr>()),
+            refused: (errno != 0).then(|| (bad.addr() - first.addr()) / size_of::<ibv_send_wr>()),
         }
     }
 
@@ -237,7 +242,14 @@ pub unsafe fn build(
             Opcode::WriteImm => call!(qp, wr_rdma_write_imm, wr.rkey, wr.remote, wr.imm),
             Opcode::Read => call!(qp, wr_rdma_read, wr.rkey, wr.remote),
             Opcode::CompareSwap => {
-                call!(qp, wr_atomic_cmp_swp, wr.rkey, wr.remote, wr.compare_add, wr.swap);
+                call!(
+                    qp,
+                    wr_atomic_cmp_swp,
+                    wr.rkey,
+                    wr.remote,
+                    wr.compare_add,
+                    wr.swap
+                );
             }
             Opcode::FetchAdd => {
                 call!(qp, wr_atomic_fetch_add, wr.rkey, wr.remote, wr.compare_add);
@@ -246,8 +258,8 @@ pub unsafe fn build(
             Opcode::BindMw => {
                 let mut mw = window(wr);
                 let mut mr = region(wr);
-                let info = bind_info(wr, &raw mut *mr);
-                call!(qp, wr_bind_mw, &raw mut *mw, wr.rkey, &raw const info);
+                let info = bind_info(wr, &raw mut mr);
+                call!(qp, wr_bind_mw, &raw mut mw, wr.rkey, &raw const info);
             }
             Opcode::Tso => call!(
                 qp,
@@ -257,8 +269,7 @@ pub unsafe fn build(
                 wr.mss
             ),
         }
-        let has_address =
-            wr.opcode.has_data() && matches!(service, Service::Ud | Service::Xrc);
+        let has_address = wr.opcode.has_data() && matches!(service, Service::Ud | Service::Xrc);
         let address = || match service {
             Service::Ud => call!(
                 qp,
@@ -292,7 +303,12 @@ pub unsafe fn build(
 fn set_data(qp: *mut ibv_qp_ex, wr: &Wr) {
     match (&wr.pieces[..], wr.is_inline) {
         ([one], true) if !wr.uses_list => {
-            call!(qp, wr_set_inline_data, pointer(one.address), one.len as usize);
+            call!(
+                qp,
+                wr_set_inline_data,
+                pointer(one.address),
+                one.len as usize
+            );
         }
         ([one], false) if !wr.uses_list => {
             call!(qp, wr_set_sge, one.lkey, one.address, one.len);
