@@ -330,17 +330,18 @@ impl SendGeometry {
             .max(inline)
             .next_multiple_of(u64::from(WQEBB));
         let wqe_size = TooLarge::check("bytes in a work request", wqe_size, most)?;
-        let ring = u64::from(asked.max_wr) * u64::from(wqe_size);
-        let blocks = ring.next_power_of_two() / u64::from(WQEBB);
-        if blocks > u64::from(limits.max_send_wqebb) || blocks > 1 << 30 {
-            return Err(TooLarge {
-                what: "sends",
-                asked: asked.max_wr.into(),
-                most: u64::from(limits.max_send_wqebb) * u64::from(WQEBB) / u64::from(wqe_size),
-            });
-        }
-        let wqe_cnt = u32::try_from(blocks).expect("checked just above");
-        let max_post = ring.next_power_of_two() / u64::from(wqe_size);
+        let too_many = TooLarge {
+            what: "sends",
+            asked: asked.max_wr.into(),
+            most: u64::from(limits.max_send_wqebb) * u64::from(WQEBB) / u64::from(wqe_size),
+        };
+        let ring = (u64::from(asked.max_wr) * u64::from(wqe_size))
+            .checked_next_power_of_two()
+            .ok_or(too_many)?;
+        let most = limits.max_send_wqebb.min(1 << 30);
+        let blocks = ring / u64::from(WQEBB);
+        let wqe_cnt = TooLarge::check("basic blocks", blocks, most).map_err(|_| too_many)?;
+        let max_post = ring / u64::from(wqe_size);
         Ok(Self {
             wqe_size,
             wqe_cnt,

@@ -270,7 +270,7 @@ proptest! {
         ops in prop::option::of(0_u64..1 << 11),
         cap in (0_u32..40_000, 0_u32..80, 0_u32..1100),
         recv in (0_u32..40_000, 0_u32..40, any::<bool>()),
-        srq in (0_u32..40_000, 0_u32..40),
+        srq in (0_u32..1 << 15, 0_u32..40),
     ) {
         let asked = SendRequest {
             max_sge: cap.1,

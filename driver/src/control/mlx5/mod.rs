@@ -4,4 +4,5 @@
 //! and the choice of doorbell register are made here and named in the driver's part of the create
 //! commands. What comes out is an owned object with the data path's queues ([`crate::data`]) in it.
 
+pub mod environment;
 pub mod geometry;
