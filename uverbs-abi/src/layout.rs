@@ -51,5 +51,12 @@ pub const ALL: &[(&str, &[&Layout])] = &[
     ("write::srq", crate::write::srq::LAYOUTS),
     ("write::wq", crate::write::wq::LAYOUTS),
     ("write::xrcd", crate::write::xrcd::LAYOUTS),
+    ("udata::mlx5::context", crate::udata::mlx5::context::LAYOUTS),
+    ("udata::mlx5::device", crate::udata::mlx5::device::LAYOUTS),
+    ("udata::mlx5::queue", crate::udata::mlx5::queue::LAYOUTS),
+    (
+        "udata::mlx5::work_queue",
+        crate::udata::mlx5::work_queue::LAYOUTS,
+    ),
     ("udata::rxe", crate::udata::rxe::LAYOUTS),
 ];

@@ -2,7 +2,8 @@
 //!
 //! The system's `/usr/include` is one witness; `OXVERBS_UAPI_HEADERS=dir[:dir]` names further include
 //! directories, each with `rdma/` and `linux/` in it, such as those of another release's
-//! linux-libc-dev. What a tree is too old to know is skipped by name and version.
+//! linux-libc-dev, and `OXVERBS_RDMA_CORE_SRC=dir[:dir]` source trees of rdma-core, which has a copy. What a
+//! tree is too old to know is skipped by name and version.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +12,16 @@ use std::path::{Path, PathBuf};
 
 use test_support::c::{compile_and_run, include_dirs};
 use test_support::skip::skip_part;
+use uverbs_abi::udata::mlx5;
 use uverbs_abi::{layout, netlink, object, types, write};
 
 const HEADERS: &[&str] = &[
     "rdma/ib_user_ioctl_cmds.h",
     "rdma/ib_user_ioctl_verbs.h",
     "rdma/ib_user_verbs.h",
+    "rdma/mlx5-abi.h",
+    "rdma/mlx5_user_ioctl_cmds.h",
+    "rdma/mlx5_user_ioctl_verbs.h",
     "rdma/rdma_netlink.h",
     "rdma/rdma_user_ioctl.h",
     "rdma/rdma_user_ioctl_cmds.h",
@@ -47,7 +52,14 @@ const SINCE_6_12: &[&str] = &[
     "RDMA_NLDEV_CMD_RES_SRQ_GET_RAW",
     "RDMA_NLDEV_SYS_ATTR_MONITOR_MODE",
     "RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE",
-    "active_speed_ex",
+    "ib_uverbs_query_port_resp_ex.active_speed_ex",
+    "mlx5_ib_query_device_resp.reg_c0",
+];
+
+/// What headers before 6.13 lack.
+const SINCE_6_13: &[&str] = &[
+    "MLX5_IB_MODIFY_QP_OOO_DP",
+    "MLX5_IB_QUERY_DEV_RESP_FLAGS_OOO_DP",
 ];
 
 /// A tree of headers.
@@ -80,44 +92,72 @@ impl Drop for Tree {
 
 impl Tree {
     fn read(dir: &Path) -> Self {
-        let read = |name: &str| {
-            let path = dir.join(name);
-            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-        };
-        let version = read("linux/version.h");
+        let path = dir.join("linux/version.h");
+        let version =
+            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let code = version
             .lines()
             .find_map(|line| line.strip_prefix("#define LINUX_VERSION_CODE "))
             .and_then(|code| code.trim().parse::<u32>().ok())
             .expect("linux/version.h says its version");
+        Self::of_version(dir, (code >> 16, code >> 8 & 0xff))
+    }
+
+    fn of_version(dir: &Path, version: (u32, u32)) -> Self {
+        let read = |name: &str| {
+            let path = dir.join(name);
+            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        };
         Self {
             dir: dir.to_owned(),
-            version: (code >> 16, code >> 8 & 0xff),
+            version,
             text: HEADERS.iter().map(|name| read(name)).collect(),
             absent: RefCell::default(),
         }
     }
 
-    fn all() -> Vec<Self> {
+    /// Installed headers and Debian's packages of them.
+    fn packaged() -> Vec<Self> {
         let mut dirs = vec![PathBuf::from("/usr/include")];
         dirs.extend(include_dirs("OXVERBS_UAPI_HEADERS"));
         dirs.iter().map(|dir| Self::read(dir)).collect()
+    }
+
+    fn all() -> Vec<Self> {
+        let mut trees = Self::packaged();
+        // rdma-core carries the headers of the kernel of its day; since release 55 that of 6.13 or later
+        for source in include_dirs("OXVERBS_RDMA_CORE_SRC") {
+            let tree = Self::of_version(&source.join("kernel-headers"), (6, 13));
+            if tree.has("MLX5_IB_MODIFY_QP_OOO_DP") {
+                trees.push(tree);
+            }
+        }
+        trees
     }
 
     fn name(&self) -> String {
         format!("headers of Linux {}.{}", self.version.0, self.version.1)
     }
 
+    /// Whether a word is in the headers, or in the struct before its dot.
     fn has(&self, identifier: &str) -> bool {
-        self.text
-            .split(|c: char| !c.is_alphanumeric() && c != '_')
+        let (text, identifier) = match identifier.split_once('.') {
+            Some((tag, field)) => {
+                let start = self.text.find(&format!("struct {tag} {{"));
+                let body = start.map_or("", |at| &self.text[at..]);
+                (body.split("};").next().unwrap_or_default(), field)
+            }
+            None => (&*self.text, identifier),
+        };
+        text.split(|c: char| !c.is_alphanumeric() && c != '_')
             .any(|word| word == identifier)
     }
 
     /// Whether to leave `identifier` out, which is noted.
     fn skips(&self, identifier: &str) -> bool {
-        let absent =
-            self.version < (6, 12) && SINCE_6_12.contains(&identifier) && !self.has(identifier);
+        let young = self.version < (6, 12) && SINCE_6_12.contains(&identifier)
+            || self.version < (6, 13) && SINCE_6_13.contains(&identifier);
+        let absent = young && !self.has(identifier);
         if absent {
             self.absent.borrow_mut().push(identifier.to_owned());
         }
@@ -173,14 +213,19 @@ fn sizes_and_offsets() {
             };
             let key = layout.c_name;
             writeln!(body, r#"printf("{key} %zu\n", sizeof({place}));"#).unwrap();
-            expected.insert(key.to_owned(), layout.size.to_string());
+            let mut size = layout.size;
+            if key == "mlx5_ib_query_device_resp" && !tree.has("mlx5_ib_query_device_resp.reg_c0") {
+                size -= 8; // the last field
+            }
+            expected.insert(key.to_owned(), size.to_string());
             for field in layout.fields {
-                if field.name == "padding" || tree.skips(field.name) {
+                let name = format!("{}.{}", layout.c_name, field.name);
+                if field.name == "padding" || tree.skips(&name) {
                     continue;
                 }
                 if layout.c_name == "ib_uverbs_query_port_resp_ex"
                     && field.name == "reserved"
-                    && !tree.has("active_speed_ex")
+                    && !tree.has("ib_uverbs_query_port_resp_ex.active_speed_ex")
                 {
                     continue; // six bytes there, of which four became active_speed_ex
                 }
@@ -203,6 +248,39 @@ fn sizes_and_offsets() {
         );
     }
 }
+
+/// Names and numbers of `rdma/mlx5-abi.h`.
+const MLX5: [&[(&str, u64)]; 23] = [
+    mlx5::mmap::MmapCommand::NAMES,
+    &[
+        ("MLX5_IB_CLOCK_INFO_V1", mlx5::CLOCK_INFO_V1 as u64),
+        (
+            "MLX5_IB_CLOCK_INFO_KERNEL_UPDATING",
+            mlx5::CLOCK_INFO_KERNEL_UPDATING as u64,
+        ),
+    ],
+    mlx5::AllocUcontextFlags::NAMES,
+    mlx5::LibCaps::NAMES,
+    mlx5::AllocUcontextRespMask::NAMES,
+    mlx5::CmdsSuppUhw::NAMES,
+    mlx5::InlineMode::NAMES,
+    mlx5::FlowActionFlags::NAMES,
+    mlx5::CqeCompFormat::NAMES,
+    mlx5::PacketPacingCapFlags::NAMES,
+    mlx5::MpwCaps::NAMES,
+    mlx5::SwParsingOffloads::NAMES,
+    mlx5::QueryDeviceFlags::NAMES,
+    mlx5::TunnelOffloads::NAMES,
+    mlx5::RxHashFunction::NAMES,
+    mlx5::RxHashFields::NAMES,
+    mlx5::CreateCqFlags::NAMES,
+    mlx5::CreateSrqFlags::NAMES,
+    mlx5::CreateQpFlags::NAMES,
+    mlx5::CreateQpRespMask::NAMES,
+    mlx5::ModifyQpMask::NAMES,
+    mlx5::CreateWqMask::NAMES,
+    mlx5::CreateWqFlags::NAMES,
+];
 
 /// Names and numbers that uapi headers have.
 fn numbers() -> BTreeMap<&'static str, u64> {
@@ -240,7 +318,7 @@ fn numbers() -> BTreeMap<&'static str, u64> {
         nldev::Command::NAMES,
         nldev::Attr::NAMES,
     ];
-    for (name, number) in lists.into_iter().flatten() {
+    for (name, number) in lists.into_iter().chain(MLX5).flatten() {
         add(*name, *number);
     }
     for (_, methods) in object::OBJECTS {
@@ -346,7 +424,7 @@ fn the_core_tree_is_complete() {
         (17, 35, 128)
     );
 
-    for tree in Tree::all() {
+    for tree in Tree::packaged() {
         let path = tree.dir.join("rdma/ib_user_ioctl_cmds.h");
         let text = std::fs::read_to_string(path).unwrap();
         let ours = [
@@ -397,7 +475,7 @@ fn the_write_commands_are_complete() {
     ];
     // no command has it; it is the connection manager's (`rdma_user_cm.h`)
     let elsewhere = ["ib_uverbs_qp_attr"];
-    for tree in Tree::all() {
+    for tree in Tree::packaged() {
         let path = tree.dir.join("rdma/ib_user_verbs.h");
         let text = std::fs::read_to_string(path).unwrap();
         for line in text.lines().filter(|line| line.ends_with('{')) {
@@ -416,6 +494,38 @@ fn the_write_commands_are_complete() {
                     tree.name()
                 );
             }
+        }
+    }
+}
+
+/// Every struct and enumerator of `mlx5-abi.h` is in the tables.
+#[test]
+fn the_driver_data_of_mlx5_is_complete() {
+    let structs: BTreeSet<_> = mlx5::LAYOUTS
+        .iter()
+        .flat_map(|module| module.iter().map(|layout| layout.c_name))
+        .collect();
+    let names: BTreeSet<_> = MLX5
+        .iter()
+        .flat_map(|list| list.iter().map(|(name, _)| *name))
+        .collect();
+    for tree in Tree::all() {
+        let path = tree.dir.join("rdma/mlx5-abi.h");
+        let text = std::fs::read_to_string(path).unwrap();
+        let theirs: BTreeSet<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {"))
+            // the first 8 bytes of its second version
+            .filter(|name| *name != "mlx5_ib_alloc_ucontext_req")
+            .collect();
+        let absent: Vec<_> = theirs.difference(&structs).collect();
+        assert!(absent.is_empty(), "{}: {absent:?}", tree.name());
+        for prefix in ["MLX5_", "MPW_"] {
+            let absent: Vec<_> = enumerators(&text, prefix)
+                .into_iter()
+                .filter(|name| !names.contains(name))
+                .collect();
+            assert!(absent.is_empty(), "{}: {absent:?}", tree.name());
         }
     }
 }
