@@ -18,6 +18,16 @@ use clap::Args;
 const NUMBERS: [u32; 5] = [34, 57, 59, 64, 65];
 /// Not the name of an official provider, so that both can be installed.
 const NAME: &str = "oxverbs";
+/// The file beside the plug-in that makes it claim mlx5 devices (`ffi-shim`'s `mlx5::MARKER`).
+const MLX5: &str = "claim-mlx5";
+/// What that file says, and `--mlx5` prints.
+const MLX5_TEXT: &str = "\
+mlx5 devices are claimed too, since it was asked for. It is not done by default because of programs that use mlx5dv, the
+interface of libmlx5.so.1 (perftest, UCX, pyverbs' mlx5 part, NCCL since 2.27, DPDK): such a program loads the official
+libmlx5, which registers itself as soon as it is loaded and so gets the devices before libibverbs reads its
+configuration. It keeps working, on the official provider. It would use ours only with a libmlx5.so.1 of ours beside
+it, since the official one refuses devices that another provider opened. Programs that link libibverbs alone get ours.
+";
 /// First line of the configuration file; how we know our own.
 const MARK: &str = "# written by oxverbs (cargo xtask install); remove with --uninstall";
 
@@ -36,6 +46,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     uninstall: bool,
 
+    /// Claim mlx5 devices too, not only rxe's.
+    ///
+    /// Without it, OXVERBS_DEVICES=mlx5_0 asks for one in one program. Programs that use mlx5dv (UCX, perftest) stay with
+    /// the official provider in any case: they need the matching libmlx5.so.1.
+    #[arg(long)]
+    mlx5: bool,
+
     /// Install this file instead of building one.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -47,6 +64,8 @@ struct Layout {
     object: PathBuf,
     links: Vec<PathBuf>,
     driver: PathBuf,
+    /// Says that mlx5 devices are claimed.
+    marker: PathBuf,
 }
 
 const OBJECT: &str = "liboxverbs_ffi.so";
@@ -62,6 +81,7 @@ impl Layout {
         let link = |number| lib.join(format!("lib{NAME}-rdmav{number}.so"));
         Self {
             object: lib.join(OBJECT),
+            marker: lib.join(MLX5),
             links: NUMBERS.iter().map(link).collect(),
             driver: etc.join("libibverbs.d").join(format!("{NAME}.driver")),
         }
@@ -88,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         Some(file) => file.clone(),
         None => build()?,
     };
-    install(&layout, &object)?;
+    install(&layout, &object, arguments.mlx5)?;
     println!("installed {}", layout.object.display());
     println!(
         "      for rdma-core 34 to 65, by {} links beside it",
@@ -101,6 +121,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     );
     println!("For one program, ours for certain:");
     println!("    IBV_DRIVERS={} ibv_devinfo", layout.stem().display());
+    if arguments.mlx5 {
+        println!();
+        print!("{MLX5_TEXT}");
+    } else {
+        println!(
+            "mlx5 devices are left to the official provider; OXVERBS_DEVICES=mlx5_0 beside that line, or installing with --mlx5,"
+        );
+        println!("changes that.");
+    }
     println!("OXVERBS_LOG=1 shows whether it was loaded and what it claims.");
     Ok(0)
 }
@@ -140,7 +169,7 @@ fn build() -> Result<PathBuf> {
     object.context("cargo built no liboxverbs_ffi.so")
 }
 
-fn install(layout: &Layout, object: &Path) -> Result<()> {
+fn install(layout: &Layout, object: &Path, mlx5: bool) -> Result<()> {
     let bytes = fs::read(object).with_context(|| object.display().to_string())?;
     // Everything is looked at before anything is written.
     foreign(&layout.driver, |path| {
@@ -157,8 +186,21 @@ fn install(layout: &Layout, object: &Path) -> Result<()> {
         }
         symlink(OBJECT, link).map_err(|error| explain(error, link))?;
     }
+    if mlx5 {
+        write_anew(&layout.marker, MLX5_TEXT.as_bytes())?;
+    } else {
+        remove_file(&layout.marker)?;
+    }
     make_parent(&layout.driver)?;
     write_anew(&layout.driver, layout.driver_text().as_bytes())
+}
+
+/// Removes a file that may not be there.
+fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(explain(error, path)),
+        _ => Ok(()),
+    }
 }
 
 fn uninstall(layout: &Layout) -> Result<()> {
@@ -183,6 +225,7 @@ fn uninstall(layout: &Layout) -> Result<()> {
     for link in &layout.links {
         remove(link, is_our_link(link).unwrap_or(false))?;
     }
+    remove(&layout.marker, true)?;
     remove(&layout.object, true)?;
     // Ours alone if it is empty; a directory with other files stays.
     if let Some(dir) = layout.object.parent() {
@@ -263,9 +306,9 @@ mod tests {
         let built = dir.path().join("built.so");
         fs::write(&built, "one").unwrap();
         let layout = Layout::new(&dir.path().join("prefix"));
-        install(&layout, &built).unwrap();
+        install(&layout, &built, false).unwrap();
         fs::write(&built, "two").unwrap();
-        install(&layout, &built).unwrap();
+        install(&layout, &built, false).unwrap();
         let lib = layout.object.parent().unwrap();
         let expected = [
             "liboxverbs-rdmav34.so",
@@ -287,6 +330,22 @@ mod tests {
         uninstall(&layout).unwrap();
     }
 
+    /// mlx5 devices are claimed on request, and no more after an installation without it.
+    #[test]
+    fn mlx5_is_on_request() {
+        let dir = tempfile::tempdir().unwrap();
+        let built = dir.path().join("built.so");
+        fs::write(&built, "one").unwrap();
+        let layout = Layout::new(&dir.path().join("prefix"));
+        for asked in [false, true, true, false, true] {
+            install(&layout, &built, asked).unwrap();
+            assert_eq!(layout.marker.exists(), asked);
+        }
+        assert_eq!(layout.marker.parent(), layout.object.parent());
+        uninstall(&layout).unwrap();
+        assert!(!layout.object.parent().unwrap().exists());
+    }
+
     #[test]
     fn foreign_files_stay() {
         let dir = tempfile::tempdir().unwrap();
@@ -296,7 +355,7 @@ mod tests {
         for path in [&layout.driver, &layout.links[1]] {
             make_parent(path).unwrap();
             fs::write(path, "theirs").unwrap();
-            let error = install(&layout, &built).unwrap_err().to_string();
+            let error = install(&layout, &built, false).unwrap_err().to_string();
             assert!(error.contains("is not ours"), "{error}");
             assert!(!layout.object.exists());
             uninstall(&layout).unwrap();
