@@ -123,9 +123,15 @@ fn mirror(op: Op) -> String {
     format!("{prefix}{}", op.name())
 }
 
-fn constants() -> [(&'static str, u64); 5] {
+fn constants() -> [(&'static str, u64); 8] {
     use oxverbs_ffi::abi::driver as ours;
     [
+        ("VERBS_MATCH_PCI", ours::VERBS_MATCH_PCI.into()),
+        ("IBV_MR_TYPE_NULL_MR", ours::IBV_MR_TYPE_NULL_MR.into()),
+        (
+            "IBV_MR_TYPE_IMPORTED_MR",
+            ours::IBV_MR_TYPE_IMPORTED_MR.into(),
+        ),
         ("VERBS_MATCH_SENTINEL", ours::VERBS_MATCH_SENTINEL.into()),
         ("VERBS_MATCH_MODALIAS", ours::VERBS_MATCH_MODALIAS.into()),
         ("VERBS_MATCH_DRIVER_ID", ours::VERBS_MATCH_DRIVER_ID.into()),

@@ -366,3 +366,51 @@ pub struct ibv_srq_init_attr_ex {
 layout!(ibv_srq_init_attr_ex, 64, {
     srq_context @ 0, attr @ 8, comp_mask @ 20, srq_type @ 24, pd @ 32, xrcd @ 40, cq @ 48
 });
+
+/// Options of an enhanced connection.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ibv_ece {
+    pub vendor_id: u32,
+    pub options: u32,
+    pub comp_mask: u32,
+}
+layout!(ibv_ece, 12, { vendor_id @ 0, options @ 4, comp_mask @ 8 });
+
+/// What `ibv_query_rt_values_ex` asks for and gets.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_values_ex {
+    pub comp_mask: u32,
+    pub raw_clock: libc::timespec,
+}
+layout!(ibv_values_ex, 24, { comp_mask @ 0, raw_clock @ 8 });
+
+/// Completion moderation.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_moderate_cq {
+    pub cq_count: u16,
+    pub cq_period: u16,
+}
+layout!(ibv_moderate_cq, 4, { cq_count @ 0, cq_period @ 2 });
+
+/// Argument of `ibv_modify_cq`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_modify_cq_attr {
+    pub attr_mask: u32,
+    pub moderate: ibv_moderate_cq,
+}
+layout!(ibv_modify_cq_attr, 8, { attr_mask @ 0, moderate @ 4 });
+
+/// Argument of `ibv_modify_qp_rate_limit`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_qp_rate_limit_attr {
+    pub rate_limit: u32,
+    pub max_burst_sz: u32,
+    pub typical_pkt_sz: u16,
+    pub comp_mask: u32,
+}
+layout!(ibv_qp_rate_limit_attr, 16, { rate_limit @ 0, max_burst_sz @ 4, typical_pkt_sz @ 8, comp_mask @ 12 });

@@ -108,6 +108,10 @@ layout!(verbs_mr, 56, { ibv_mr @ 0, mr_type @ 48, access @ 52 });
 
 /// `verbs_mr.mr_type` of ordinary memory.
 pub const IBV_MR_TYPE_MR: c_uint = 0;
+/// `verbs_mr.mr_type` of the region that reads as zeroes and swallows writes.
+pub const IBV_MR_TYPE_NULL_MR: c_uint = 1;
+/// `verbs_mr.mr_type` of another process' region.
+pub const IBV_MR_TYPE_IMPORTED_MR: c_uint = 2;
 /// `verbs_mr.mr_type` of a dma-buf.
 pub const IBV_MR_TYPE_DMABUF_MR: c_uint = 3;
 

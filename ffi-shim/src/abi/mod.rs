@@ -12,10 +12,12 @@
 )]
 
 pub mod attr;
+pub mod domain;
 pub mod driver;
 pub mod objects;
 pub mod release;
 pub mod work;
+pub mod wq;
 
 /// One struct, as a C program should find it.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +123,28 @@ pub const STRUCTS: &[StructLayout] = &[
     attr::ibv_srq_attr::LAYOUT,
     attr::ibv_srq_init_attr::LAYOUT,
     attr::ibv_srq_init_attr_ex::LAYOUT,
+    attr::ibv_ece::LAYOUT,
+    attr::ibv_values_ex::LAYOUT,
+    attr::ibv_moderate_cq::LAYOUT,
+    attr::ibv_modify_cq_attr::LAYOUT,
+    attr::ibv_qp_rate_limit_attr::LAYOUT,
+    work::ibv_wc_tm_info::LAYOUT,
+    domain::ibv_td::LAYOUT,
+    domain::ibv_td_init_attr::LAYOUT,
+    domain::ibv_parent_domain_init_attr::LAYOUT,
+    domain::verbs_xrcd::LAYOUT,
+    domain::ibv_xrcd_init_attr::LAYOUT,
+    domain::ibv_qp_open_attr::LAYOUT,
+    domain::ibv_alloc_dm_attr::LAYOUT,
+    domain::ibv_dm::LAYOUT,
+    domain::verbs_dm::LAYOUT,
+    wq::ibv_wq::LAYOUT,
+    wq::ibv_wq_init_attr::LAYOUT,
+    wq::ibv_wq_attr::LAYOUT,
+    wq::ibv_rwq_ind_table::LAYOUT,
+    wq::ibv_rwq_ind_table_init_attr::LAYOUT,
+    wq::ibv_flow::LAYOUT,
+    wq::ibv_flow_attr::LAYOUT,
     driver::verbs_match_ent::LAYOUT,
     driver::verbs_sysfs_dev::LAYOUT,
     driver::verbs_device_ops::LAYOUT,

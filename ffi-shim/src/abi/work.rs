@@ -86,8 +86,17 @@ pub struct send_bind_mw {
     pub bind_info: ibv_mw_bind_info,
 }
 
-/// Send work request. C's unions are flattened where only one member matters to rxe: `imm_data` is
-/// also `invalidate_rkey`, `bind_mw` also covers `tso`.
+/// `tso` of a send work request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct send_tso {
+    pub hdr: *mut c_void,
+    pub hdr_sz: u16,
+    pub mss: u16,
+}
+
+/// Send work request. C's unions are flattened: `imm_data` is also `invalidate_rkey`, and `bind_mw` stands where
+/// [`tso`](Self::tso) does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_send_wr {
@@ -109,6 +118,17 @@ layout!(ibv_send_wr, 128, {
     wr.ud.ah @ 40, wr.ud.remote_qpn @ 48, wr.ud.remote_qkey @ 52,
     bind_mw @ 80, bind_mw.mw @ 80, bind_mw.rkey @ 88, bind_mw.bind_info @ 96
 });
+
+impl ibv_send_wr {
+    /// The union member of segmentation offload.
+    #[inline]
+    pub fn tso(&self) -> send_tso {
+        const { assert!(size_of::<send_tso>() <= size_of::<send_bind_mw>()) };
+        // SAFETY: within `bind_mw`, which is aligned alike; both members are plain numbers and pointers, so any bytes
+        // are valid.
+        unsafe { (&raw const self.bind_mw).cast::<send_tso>().read() }
+    }
+}
 
 /// Receive work request.
 #[repr(C)]
@@ -161,6 +181,15 @@ pub struct ibv_poll_cq_attr {
     pub comp_mask: u32,
 }
 layout!(ibv_poll_cq_attr, 4, { comp_mask @ 0 });
+
+/// What `read_tm_info` gives.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_wc_tm_info {
+    pub tag: u64,
+    pub r#priv: u32,
+}
+layout!(ibv_wc_tm_info, 16, { tag @ 0, r#priv @ 8 });
 
 /// Slots of `ibv_cq_ex`, in C's order.
 #[repr(C)]
