@@ -1,5 +1,6 @@
 //! The only place with system calls and memory mappings.
 
+pub mod barrier;
 pub mod errno;
 pub mod fd;
 pub mod ioctl;

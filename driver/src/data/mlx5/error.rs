@@ -1,0 +1,94 @@
+//! Why a work request was not posted.
+
+use std::fmt;
+
+use crate::sys::errno::Errno;
+
+/// Why a work request was not posted. Nothing of it was given to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PostError {
+    /// All entries are in use; poll completions first.
+    QueueFull,
+    /// The queue pair's state does not take work requests (sends before RTS, receives in RESET).
+    WrongState,
+    /// The queue pair's transport does not have the operation.
+    Opcode,
+    /// The device does not do atomics for this context.
+    AtomicsOff,
+    /// More scatter/gather elements than the queue was created for.
+    TooManySges,
+    /// More inline bytes than the queue was created for.
+    InlineTooLong,
+    /// An element of 2 GiB or more. Bit 31 of its length would make it another kind of segment.
+    TooLong,
+    /// A memory window of more than 2 GiB.
+    WindowTooLong,
+    /// Shorter than the headers that the device wants inline, or none of them.
+    HeadersTooShort,
+    /// A segmentation header shorter than 14 bytes or longer than the queue was created for, or a payload longer than
+    /// the device segments.
+    Segmentation,
+    /// The device does not compute checksums for this queue.
+    ChecksumsOff,
+    /// A work request that the program built is longer than those that the queue was created for, or empty.
+    RawLength,
+    /// Nothing to copy, or more than the device copies at once.
+    CopyLength,
+    /// No work request was begun, or it got no destination or payload that its operation needs.
+    Incomplete,
+}
+
+impl PostError {
+    /// The number that libmlx5's `ibv_post_send` and `ibv_wr_complete` return. `ibv_post_recv`'s differ for
+    /// [`TooManySges`](Self::TooManySges) and [`WrongState`](Self::WrongState), see [`recv_errno`](Self::recv_errno).
+    pub const fn errno(self) -> Errno {
+        Errno(match self {
+            Self::QueueFull | Self::TooManySges | Self::InlineTooLong => libc::ENOMEM,
+            // A queue pair that does not send takes no scatter/gather elements, not even none.
+            Self::WrongState => libc::ENOMEM,
+            Self::AtomicsOff | Self::WindowTooLong => libc::EOPNOTSUPP,
+            _ => libc::EINVAL,
+        })
+    }
+
+    /// The number that libmlx5's `ibv_post_recv`, `ibv_post_srq_recv` and `ibv_post_wq_recv` return.
+    pub const fn recv_errno(self) -> Errno {
+        Errno(match self {
+            Self::QueueFull => libc::ENOMEM,
+            _ => libc::EINVAL,
+        })
+    }
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::QueueFull => "the queue is full; poll completions first",
+            Self::WrongState => "the queue pair's state does not take this work request",
+            Self::Opcode => "the queue pair's transport does not have this operation",
+            Self::AtomicsOff => "the device does not do atomics for this context",
+            Self::TooManySges => "more scatter/gather elements than the queue was created for",
+            Self::InlineTooLong => "more inline bytes than the queue was created for",
+            Self::TooLong => "a scatter/gather element of 2 GiB or more",
+            Self::WindowTooLong => "a memory window of more than 2 GiB",
+            Self::HeadersTooShort => "a packet shorter than its Ethernet headers",
+            Self::Segmentation => "a segmentation header or payload that the device does not take",
+            Self::ChecksumsOff => "the device does not compute checksums for this queue",
+            Self::RawLength => "a built work request of a length that the queue does not take",
+            Self::CopyLength => "nothing to copy, or more than the device copies at once",
+            Self::Incomplete => "the work request is not complete",
+        })
+    }
+}
+
+impl std::error::Error for PostError {}
+
+/// The work request at which posting a list stopped; those before it are posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused<R> {
+    /// Why.
+    pub error: PostError,
+    /// The one that was refused, as the list gave it.
+    pub request: R,
+}

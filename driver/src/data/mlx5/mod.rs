@@ -1,0 +1,25 @@
+//! mlx5's data path: rings in memory that the device reads, registers that it listens to.
+//!
+//! The untyped core: which operations a queue pair has is known at run time. The typed native API and the libibverbs
+//! plug-in both stand on it. A queue is built from plain parts (a ring, numbers, a doorbell record, a register) and owns no
+//! kernel object; whoever made those keeps them alive.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `record` | what a poster and a poller share |
+//! | `table` | from the user index in a completion to that |
+//! | `srq` | shared receive queues: a linked list with many returners |
+//! | `lock` | the lock for what is shared |
+
+mod error;
+mod lock;
+mod record;
+mod srq;
+mod table;
+
+pub use error::{PostError, Refused};
+pub use record::{
+    KeepAlive, QueueKind, QueueRecord, ReceiveSide, RecvShared, SendShared, WorkKind, WorkRecord,
+};
+pub use srq::{RecvRequest, SharedReceiveQueue, SrqParts, SrqShared};
+pub use table::{BadUserIndex, Reader, USER_INDICES, UserIndexTable, Visit};

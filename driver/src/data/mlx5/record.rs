@@ -1,0 +1,436 @@
+//! What the posting and the polling side of a queue share.
+//!
+//! A poster writes what a completion will need (the work request's id, what it was) before it gives the work request to
+//! the device; a poller reads it when the completion has come. The device stands between the two, so both sides use
+//! relaxed atomics, and the barriers of [`sys::barrier`](crate::sys::barrier) order them against the device. In the
+//! other direction the poller publishes how far the queue is complete: a tail, released by the poller and acquired by
+//! the poster, who may then write over what lies before it.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use super::srq::SrqShared;
+
+/// What kind of queue a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QueueKind {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// XRC initiator.
+    XrcSend,
+    /// XRC target: its receive work requests are in XRC shared receive queues.
+    XrcRecv,
+    /// Raw Ethernet packets.
+    RawPacket,
+    /// Dynamically connected initiator.
+    Dci,
+    /// Dynamically connected target.
+    Dct,
+    /// An XRC shared receive queue, which completions name by its own user index.
+    XrcSrq,
+    /// A receive work queue of an indirection table.
+    Rwq,
+}
+
+/// What a send work request was, where the completion's opcode does not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WorkKind {
+    /// As the completion says.
+    Plain = 0,
+    /// A memory window was bound.
+    BindMw = 1,
+    /// A key was invalidated.
+    LocalInv = 2,
+    /// A memory key was configured (`IBV_WC_DRIVER1`).
+    Mkey = 3,
+    /// The program built the work request itself (`IBV_WC_DRIVER2`).
+    Raw = 4,
+    /// The device copied memory (`IBV_WC_DRIVER3`).
+    Memcpy = 5,
+}
+
+/// What is remembered of a send work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkRecord {
+    /// The program's number.
+    pub wr_id: u64,
+    /// Work requests posted up to this one and with it: the queue's tail once it is complete.
+    pub head: u32,
+    /// Opcode in its control segment.
+    pub opcode: u8,
+    /// What it was.
+    pub kind: WorkKind,
+}
+
+/// One record in memory: 16 bytes, written by two stores.
+#[derive(Debug, Default)]
+#[repr(C, align(16))]
+struct WorkSlot {
+    wr_id: AtomicU64,
+    /// `head`, then the opcode in bits 32..40, then the kind in bits 40..48.
+    rest: AtomicU64,
+}
+
+/// The part of a send queue that its poller knows.
+pub struct SendShared {
+    slots: Box<[WorkSlot]>,
+    tail: CachePadded<AtomicU32>,
+    ring: NonNull<u8>,
+    /// The key whose memory does not exist; zero if the device has none.
+    null_lkey: u32,
+}
+
+// SAFETY: the ring is memory of the process, not of a thread; the pointer is only handed out.
+unsafe impl Send for SendShared {}
+// SAFETY: as above, and all else is atomic or never changes.
+unsafe impl Sync for SendShared {}
+
+impl SendShared {
+    /// For a ring of `wqebbs` blocks of 64 bytes at `ring`. `null_lkey` is the device's `dump_fill_mkey`, which data is
+    /// not scattered to; zero if there is none.
+    ///
+    /// # Panics
+    ///
+    /// If the number of blocks is not a power of two up to 2^16.
+    pub fn new(ring: NonNull<u8>, wqebbs: u32, null_lkey: u32) -> Self {
+        assert!(wqebbs.is_power_of_two() && wqebbs <= 1 << 16);
+        Self {
+            slots: (0..wqebbs).map(|_| WorkSlot::default()).collect(),
+            tail: CachePadded::new(AtomicU32::new(0)),
+            ring,
+            null_lkey,
+        }
+    }
+
+    /// Start of the ring.
+    #[inline]
+    pub fn ring(&self) -> NonNull<u8> {
+        self.ring
+    }
+
+    /// Blocks of 64 bytes in the ring: a power of two.
+    #[inline]
+    pub fn wqebbs(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The key that data is not scattered to, if there is one.
+    #[inline]
+    pub fn null_lkey(&self) -> u32 {
+        self.null_lkey
+    }
+
+    #[inline]
+    fn slot(&self, wqebb: u32) -> &WorkSlot {
+        let place = wqebb as usize & (self.slots.len() - 1);
+        // SAFETY: the length is a power of two, so the masked index is below it.
+        unsafe { self.slots.get_unchecked(place) }
+    }
+
+    /// The record of the work request that begins at a block; counters of more bits than the ring has are brought into
+    /// its range, so `wqe_counter` of a completion does as it is.
+    #[inline]
+    pub fn record(&self, wqebb: u32) -> WorkRecord {
+        let slot = self.slot(wqebb);
+        let rest = slot.rest.load(Ordering::Relaxed);
+        WorkRecord {
+            wr_id: slot.wr_id.load(Ordering::Relaxed),
+            head: rest as u32,
+            opcode: (rest >> 32) as u8,
+            kind: match (rest >> 40) as u8 {
+                1 => WorkKind::BindMw,
+                2 => WorkKind::LocalInv,
+                3 => WorkKind::Mkey,
+                4 => WorkKind::Raw,
+                5 => WorkKind::Memcpy,
+                _ => WorkKind::Plain,
+            },
+        }
+    }
+
+    /// Remembers a work request that begins at a block.
+    #[inline]
+    pub fn set_record(&self, wqebb: u32, record: WorkRecord) {
+        let slot = self.slot(wqebb);
+        let rest =
+            u64::from(record.head) | u64::from(record.opcode) << 32 | (record.kind as u64) << 40;
+        slot.wr_id.store(record.wr_id, Ordering::Relaxed);
+        slot.rest.store(rest, Ordering::Relaxed);
+    }
+
+    /// Work requests that are complete, as the poster sees it; what lies before is the poster's again.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        self.tail.load(Ordering::Acquire)
+    }
+
+    /// Says that all work requests up to a record's `head` are complete. The poller does not look at their memory or
+    /// their records after this.
+    #[inline]
+    pub fn complete(&self, head: u32) {
+        self.tail.store(head, Ordering::Release);
+    }
+
+    /// Back to nothing posted, after the queue pair went to RESET and its completions were removed.
+    pub fn reset(&self) {
+        self.complete(0);
+    }
+}
+
+impl fmt::Debug for SendShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendShared")
+            .field("wqebbs", &self.slots.len())
+            .field("tail", &self.tail)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The part of a receive queue (a queue pair's own, or a receive work queue) that its poller knows.
+pub struct RecvShared {
+    wr_ids: Box<[AtomicU64]>,
+    tail: CachePadded<AtomicU32>,
+    ring: NonNull<u8>,
+    stride_shift: u32,
+    signature: bool,
+    null_lkey: u32,
+}
+
+// SAFETY: as for `SendShared`.
+unsafe impl Send for RecvShared {}
+// SAFETY: as for `SendShared`.
+unsafe impl Sync for RecvShared {}
+
+impl RecvShared {
+    /// For a ring of `entries` of 2^`stride_shift` bytes. With `signature`, the first 16 bytes of an entry are none of
+    /// its scatter list.
+    ///
+    /// # Panics
+    ///
+    /// If the number of entries is not a power of two up to 2^16, or the stride is not at least 16 bytes and below 64 KiB.
+    pub fn new(
+        ring: NonNull<u8>,
+        entries: u32,
+        stride_shift: u32,
+        signature: bool,
+        null_lkey: u32,
+    ) -> Self {
+        assert!(entries.is_power_of_two() && entries <= 1 << 16);
+        assert!((4..16).contains(&stride_shift));
+        Self {
+            wr_ids: (0..entries).map(|_| AtomicU64::new(0)).collect(),
+            tail: CachePadded::new(AtomicU32::new(0)),
+            ring,
+            stride_shift,
+            signature,
+            null_lkey,
+        }
+    }
+
+    /// Start of the ring.
+    #[inline]
+    pub fn ring(&self) -> NonNull<u8> {
+        self.ring
+    }
+
+    /// Entries in the ring: a power of two.
+    #[inline]
+    pub fn entries(&self) -> u32 {
+        self.wr_ids.len() as u32
+    }
+
+    /// An entry is 2 to the power of this many bytes.
+    #[inline]
+    pub fn stride_shift(&self) -> u32 {
+        self.stride_shift
+    }
+
+    /// Whether an entry begins with 16 bytes of signature.
+    #[inline]
+    pub fn has_signature(&self) -> bool {
+        self.signature
+    }
+
+    /// The key that data is not scattered to, if there is one.
+    #[inline]
+    pub fn null_lkey(&self) -> u32 {
+        self.null_lkey
+    }
+
+    #[inline]
+    fn slot(&self, entry: u32) -> &AtomicU64 {
+        let place = entry as usize & (self.wr_ids.len() - 1);
+        // SAFETY: the length is a power of two, so the masked index is below it.
+        unsafe { self.wr_ids.get_unchecked(place) }
+    }
+
+    /// The id of the work request in an entry; counters of more bits than the ring has are brought into its range.
+    #[inline]
+    pub fn wr_id(&self, entry: u32) -> u64 {
+        self.slot(entry).load(Ordering::Relaxed)
+    }
+
+    /// Remembers the id of the work request in an entry.
+    #[inline]
+    pub fn set_wr_id(&self, entry: u32, wr_id: u64) {
+        self.slot(entry).store(wr_id, Ordering::Relaxed);
+    }
+
+    /// Work requests that are complete, as the poster sees it.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        self.tail.load(Ordering::Acquire)
+    }
+
+    /// Work requests that are complete, for the poller, who alone changes it.
+    #[inline]
+    pub fn own_tail(&self) -> u32 {
+        self.tail.load(Ordering::Relaxed)
+    }
+
+    /// Says that one more is complete. Only the poller of the queue's completions calls it. The poller does not look
+    /// at the entry or its id after this.
+    #[inline]
+    pub fn complete_one(&self) {
+        self.tail
+            .store(self.own_tail().wrapping_add(1), Ordering::Release);
+    }
+
+    /// Back to nothing posted, after the queue pair went to RESET and its completions were removed.
+    pub fn reset(&self) {
+        self.tail.store(0, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for RecvShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecvShared")
+            .field("entries", &self.wr_ids.len())
+            .field("stride_shift", &self.stride_shift)
+            .field("tail", &self.tail)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a queue's receive work requests are.
+#[derive(Debug)]
+pub enum ReceiveSide {
+    /// It has none (or an XRC target: the completion names the shared queue).
+    None,
+    /// In its own ring.
+    Own(RecvShared),
+    /// In a shared receive queue.
+    Shared(Arc<SrqShared>),
+}
+
+/// Keeps memory that a queue lies in.
+pub type KeepAlive = Box<dyn Any + Send + Sync>;
+
+/// What is known about a queue whose completions can arrive: found by the user index that the device puts into them.
+pub struct QueueRecord {
+    kind: QueueKind,
+    number: u32,
+    cookie: usize,
+    send: Option<SendShared>,
+    receive: ReceiveSide,
+    /// The memory that `send` and `receive` point to; a late completion may still look at it.
+    _memory: Option<KeepAlive>,
+}
+
+impl QueueRecord {
+    /// A record. `number` is the queue pair's or queue's number; `cookie` is the maker's and comes back with every
+    /// completion (libibverbs' object, for the plug-in).
+    ///
+    /// `memory` is dropped with the record: not before the last poller that could have found it is done.
+    ///
+    /// # Safety
+    ///
+    /// The rings that `send` and `receive` point to are readable and writable in their whole length as long as the record
+    /// exists, which `memory` may see to.
+    pub unsafe fn new(
+        kind: QueueKind,
+        number: u32,
+        cookie: usize,
+        send: Option<SendShared>,
+        receive: ReceiveSide,
+        memory: Option<KeepAlive>,
+    ) -> Self {
+        Self {
+            kind,
+            number,
+            cookie,
+            send,
+            receive,
+            _memory: memory,
+        }
+    }
+
+    /// Kind of the queue.
+    #[inline]
+    pub fn kind(&self) -> QueueKind {
+        self.kind
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The maker's value.
+    #[inline]
+    pub fn cookie(&self) -> usize {
+        self.cookie
+    }
+
+    /// Its send queue, if it has one.
+    #[inline]
+    pub fn send(&self) -> Option<&SendShared> {
+        self.send.as_ref()
+    }
+
+    /// Its receive side.
+    #[inline]
+    pub fn receive(&self) -> &ReceiveSide {
+        &self.receive
+    }
+
+    /// Its own receive queue, if it has one.
+    #[inline]
+    pub fn recv(&self) -> Option<&RecvShared> {
+        match &self.receive {
+            ReceiveSide::Own(recv) => Some(recv),
+            _ => None,
+        }
+    }
+
+    /// The shared receive queue that it receives from, or is.
+    #[inline]
+    pub fn srq(&self) -> Option<&Arc<SrqShared>> {
+        match &self.receive {
+            ReceiveSide::Shared(srq) => Some(srq),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for QueueRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueRecord")
+            .field("kind", &self.kind)
+            .field("number", &self.number)
+            .field("send", &self.send)
+            .field("receive", &self.receive)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,332 @@
+//! From the user index in a completion to the queue that it is about.
+//!
+//! Looking up takes two loads and no lock, in the middle of every completion. So a record that was taken out of the table
+//! may still be in the hands of a poller, and is dropped late: when every reader was seen outside of its visits
+//! after the record had gone. A reader marks its visits by two plain stores; what orders them against the removal is a
+//! barrier that the remover has executed in all threads (`sys::barrier::order_all_threads`), or one in the reader where
+//! the system has no such call.
+//!
+//! A completion may carry any index, also one of a queue that never used the completion queue (a faulty device, or
+//! memory that a program wrote over): no index makes a reader see freed memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+
+use super::record::QueueRecord;
+use crate::sys::barrier;
+
+/// User indices have 24 bits, 12 for each level.
+const LEVEL_BITS: u32 = 12;
+const LEVEL_LEN: usize = 1 << LEVEL_BITS;
+/// The largest user index, plus one.
+pub const USER_INDICES: u32 = 1 << (2 * LEVEL_BITS);
+
+type Level<T> = [AtomicPtr<T>; LEVEL_LEN];
+
+/// Records by user index, for one device context.
+pub struct UserIndexTable {
+    /// Second levels live as long as the table.
+    levels: Box<Level<Level<QueueRecord>>>,
+    /// Whether readers need no barrier of their own.
+    one_sided: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    readers: Vec<Arc<ReaderWord>>,
+    retired: Vec<Retired>,
+}
+
+/// Odd during a visit.
+type ReaderWord = CachePadded<AtomicU64>;
+
+/// No visit has this number: it is odd, and 2^63 visits are never made.
+const UNSEEN: u64 = u64::MAX;
+
+struct Retired {
+    _record: Arc<QueueRecord>,
+    /// Readers that were in a visit when they were last looked at, with the number of the visit.
+    visited_by: Vec<(Arc<ReaderWord>, u64)>,
+}
+
+/// The index is in use, or not one of 24 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadUserIndex;
+
+fn empty_level<T>() -> Box<Level<T>> {
+    let entries: Box<[AtomicPtr<T>]> = (0..LEVEL_LEN)
+        .map(|_| AtomicPtr::new(ptr::null_mut()))
+        .collect();
+    entries
+        .try_into()
+        .unwrap_or_else(|_| unreachable!("as long as the level"))
+}
+
+impl UserIndexTable {
+    /// An empty table.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            levels: empty_level(),
+            one_sided: barrier::can_order_all_threads(),
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets completions find a record.
+    ///
+    /// # Errors
+    ///
+    /// The index is in use, or not below [`USER_INDICES`].
+    pub fn insert(&self, user_index: u32, record: Arc<QueueRecord>) -> Result<(), BadUserIndex> {
+        if user_index >= USER_INDICES {
+            return Err(BadUserIndex);
+        }
+        // Held, so that nobody else makes the level or takes the entry.
+        let _state = self.state();
+        let first = &self.levels[(user_index >> LEVEL_BITS) as usize];
+        let mut level = first.load(Ordering::Relaxed);
+        if level.is_null() {
+            level = Box::into_raw(empty_level());
+            first.store(level, Ordering::Release);
+        }
+        // SAFETY: a second level that this table made; it is freed by `drop` only.
+        let level = unsafe { &*level };
+        let entry = &level[user_index as usize % LEVEL_LEN];
+        if !entry.load(Ordering::Relaxed).is_null() {
+            return Err(BadUserIndex);
+        }
+        entry.store(Arc::into_raw(record).cast_mut(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes a record out, so that no completion finds it any more, and drops the table's share of it as soon as no reader
+    /// can be looking at it: at once, if none is in a visit, else with a later call of this or of
+    /// [`collect`](Self::collect). Says whether this and all earlier ones are dropped; false too if there was no record.
+    ///
+    /// The order of an orderly end: the kernel destroys the queue, its completions are removed from the completion
+    /// queues, then its record is removed here, then its number may be used again.
+    pub fn remove(&self, user_index: u32) -> bool {
+        if user_index >= USER_INDICES {
+            return false;
+        }
+        let mut state = self.state();
+        // What was made and is replaced in the level is made under the lock.
+        let level = self.levels[(user_index >> LEVEL_BITS) as usize].load(Ordering::Relaxed);
+        // SAFETY: null, or a level that this table made.
+        let Some(level) = (unsafe { level.as_ref() }) else {
+            return false;
+        };
+        let raw = level[user_index as usize % LEVEL_LEN].swap(ptr::null_mut(), Ordering::AcqRel);
+        if raw.is_null() {
+            return false;
+        }
+        // SAFETY: `insert` made it of an `Arc`, and the swap gave it to us alone.
+        let record = unsafe { Arc::from_raw(raw) };
+        let visited_by = state
+            .readers
+            .iter()
+            .map(|reader| (reader.clone(), UNSEEN))
+            .collect();
+        state.retired.push(Retired {
+            _record: record,
+            visited_by,
+        });
+        self.collect_locked(state)
+    }
+
+    /// Drops what was removed and no reader can be looking at any more. Says whether nothing is left.
+    pub fn collect(&self) -> bool {
+        self.collect_locked(self.state())
+    }
+
+    fn collect_locked(&self, mut state: MutexGuard<'_, State>) -> bool {
+        if state.retired.is_empty() {
+            return true;
+        }
+        // After this, a reader whose word shows no visit, or another visit than before, has not seen what was removed:
+        // either it marked its visit before the barrier, and we see the mark, or it looks up after, and finds nothing.
+        if self.one_sided {
+            if !barrier::order_all_threads() {
+                return false;
+            }
+        } else {
+            fence(Ordering::SeqCst);
+        }
+        let done: Vec<_> = state
+            .retired
+            .extract_if(.., |retired| {
+                retired.visited_by.retain_mut(|(reader, seen)| {
+                    // Acquire: what the reader did in a visit that ended lies before the drop.
+                    let now = reader.load(Ordering::Acquire);
+                    let in_the_same_visit = now % 2 == 1 && (*seen == UNSEEN || *seen == now);
+                    *seen = now;
+                    in_the_same_visit
+                });
+                retired.visited_by.is_empty()
+            })
+            .collect();
+        let empty = state.retired.is_empty();
+        // Dropping memory may call a program's function, which may come back here.
+        drop(state);
+        drop(done);
+        empty
+    }
+
+    /// A reader, for one completion queue.
+    pub fn reader(self: &Arc<Self>) -> Reader {
+        let word = Arc::new(CachePadded::new(AtomicU64::new(0)));
+        self.state().readers.push(word.clone());
+        Reader {
+            table: self.clone(),
+            word,
+        }
+    }
+
+    #[inline]
+    fn find(&self, user_index: u32) -> *const QueueRecord {
+        let first = (user_index >> LEVEL_BITS) as usize % LEVEL_LEN;
+        let level = self.levels[first].load(Ordering::Acquire);
+        // SAFETY: null, or a level that this table made and keeps.
+        let Some(level) = (unsafe { level.as_ref() }) else {
+            return ptr::null();
+        };
+        level[user_index as usize % LEVEL_LEN].load(Ordering::Acquire)
+    }
+}
+
+impl Drop for UserIndexTable {
+    fn drop(&mut self) {
+        for first in self.levels.iter_mut() {
+            let level = *first.get_mut();
+            if level.is_null() {
+                continue;
+            }
+            // SAFETY: made by `insert` of a box, and nobody else has the table any more.
+            let mut level = unsafe { Box::from_raw(level) };
+            for entry in level.iter_mut() {
+                let record = *entry.get_mut();
+                if !record.is_null() {
+                    // SAFETY: made by `insert` of an `Arc`, which the table still owns.
+                    drop(unsafe { Arc::from_raw(record) });
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for UserIndexTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("UserIndexTable")
+            .field("readers", &state.readers.len())
+            .field("retired", &state.retired.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Looks records up, for one completion queue at a time. What it finds stays until its visit ends.
+pub struct Reader {
+    table: Arc<UserIndexTable>,
+    word: Arc<ReaderWord>,
+}
+
+impl Reader {
+    /// The table.
+    pub fn table(&self) -> &Arc<UserIndexTable> {
+        &self.table
+    }
+
+    /// Begins a visit that ends when the value is dropped.
+    #[inline]
+    pub fn visit(&mut self) -> Visit<'_> {
+        self.begin();
+        Visit {
+            reader: self,
+            _not_send: PhantomData,
+        }
+    }
+
+    /// Begins a visit that lasts over several calls, until [`end`](Self::end). Beginning one that has begun changes nothing.
+    #[inline]
+    pub fn begin(&mut self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store(word | 1, Ordering::Relaxed);
+        if self.table.one_sided {
+            barrier::ordered_by_other_threads();
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Ends a visit; does nothing if there is none.
+    #[inline]
+    pub fn end(&mut self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word
+            .store(word.wrapping_add(1) & !1, Ordering::Release);
+    }
+
+    /// The record with an index; bits above the 24th are ignored.
+    ///
+    /// # Safety
+    ///
+    /// A visit has begun, and the record is not used after its end.
+    #[inline]
+    pub unsafe fn find<'a>(&self, user_index: u32) -> Option<&'a QueueRecord> {
+        let record = self.table.find(user_index);
+        // SAFETY: null, or a record that the table owned when it was looked up in a visit; it is not dropped before the
+        // visit ends, and the caller does not use it longer.
+        unsafe { record.as_ref() }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.end();
+        let mut state = self.table.state();
+        state
+            .readers
+            .retain(|reader| !Arc::ptr_eq(reader, &self.word));
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("word", &self.word)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A visit to the table.
+#[derive(Debug)]
+pub struct Visit<'a> {
+    reader: &'a mut Reader,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Visit<'_> {
+    /// The record with an index; bits above the 24th are ignored.
+    #[inline]
+    pub fn find(&self, user_index: u32) -> Option<&QueueRecord> {
+        // SAFETY: the visit lasts as long as `self`, which the result borrows.
+        unsafe { self.reader.find(user_index) }
+    }
+}
+
+impl Drop for Visit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.reader.end();
+    }
+}
