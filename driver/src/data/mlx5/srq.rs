@@ -363,7 +363,7 @@ impl SharedReceiveQueue {
         assert!(entries.is_power_of_two() && entries <= 1 << 15);
         assert!(list_entries.is_power_of_two() && list_entries <= entries);
         assert!((5..16).contains(&stride_shift));
-        assert!(max_sge as usize <= (1 << stride_shift) / 16 - 1);
+        assert!((max_sge as usize) < (1 << stride_shift) / 16);
         let mut list = List {
             next: vec![0; entries as usize].into(),
             head: 0,
