@@ -7,3 +7,6 @@
 
 pub mod c;
 pub mod call;
+pub mod coverage;
+pub mod generate;
+pub mod shape;

@@ -1,0 +1,129 @@
+//! How often each cell was hit, and the table that says so.
+
+use std::collections::HashMap;
+
+use comfy_table::{Table, presets};
+use rand::Rng;
+use rand::seq::IndexedRandom as _;
+
+use crate::call::Service;
+use crate::shape::{Cell, Shape};
+
+/// Counters per cell.
+#[derive(Debug)]
+pub struct Coverage {
+    cells: Vec<Cell>,
+    hits: HashMap<Cell, u64>,
+    extra: HashMap<&'static str, u64>,
+}
+
+impl Coverage {
+    /// Everything at zero; `extra` names what else must happen.
+    pub fn new(extra: &[&'static str]) -> Self {
+        let cells = Cell::all();
+        Self {
+            hits: cells.iter().map(|cell| (*cell, 0)).collect(),
+            cells,
+            extra: extra.iter().map(|name| (*name, 0)).collect(),
+        }
+    }
+
+    /// One more of a cell. A cell that is none of the table's is a fault of the generator.
+    pub fn hit(&mut self, cell: Cell) {
+        match self.hits.get_mut(&cell) {
+            Some(hits) => *hits += 1,
+            None => panic!("no such cell: {cell:?}"),
+        }
+    }
+
+    /// One more of something else.
+    pub fn note(&mut self, name: &'static str) {
+        *self.extra.entry(name).or_default() += 1;
+    }
+
+    /// A cell of a service that was hit least among some drawn at random.
+    pub fn wanted(&self, rng: &mut impl Rng, service: Service) -> Cell {
+        let of_service: Vec<&Cell> = self
+            .cells
+            .iter()
+            .filter(|cell| cell.service == service)
+            .collect();
+        let drawn = (0..6).filter_map(|_| of_service.choose(rng));
+        let least = drawn.min_by_key(|cell| self.hits[**cell]);
+        **least.unwrap_or(&of_service[0])
+    }
+
+    /// Cells and other things that never happened.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing: Vec<String> = self
+            .cells
+            .iter()
+            .filter(|cell| self.hits[*cell] == 0)
+            .map(|cell| format!("{cell:?}"))
+            .collect();
+        let extra = self.extra.iter().filter(|(_, hits)| **hits == 0);
+        missing.extend(extra.map(|(name, _)| (*name).to_owned()));
+        missing.sort_unstable();
+        missing
+    }
+
+    /// Number of cells.
+    pub fn len(&self) -> usize {
+        self.cells.len() + self.extra.len()
+    }
+
+    /// Never: the axes are not empty.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// A row per service and operation, a column per shape; in it the cells hit of those that exist (flags, interface,
+    /// wrap), and the WQEs.
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN);
+        let mut header = vec!["service".to_owned(), "operation".to_owned()];
+        header.extend(Shape::ALL.iter().map(ToString::to_string));
+        header.push("wraps".to_owned());
+        table.set_header(header);
+        for service in Service::ALL {
+            for opcode in service.opcodes() {
+                let row = |wanted: &dyn Fn(&Cell) -> bool| {
+                    let mut hit = 0;
+                    let mut all = 0;
+                    let mut wqes = 0;
+                    for cell in &self.cells {
+                        if cell.service == service && cell.opcode == *opcode && wanted(cell) {
+                            let hits = self.hits[cell];
+                            all += 1;
+                            hit += u64::from(hits > 0);
+                            wqes += hits;
+                        }
+                    }
+                    match all {
+                        0 => "-".to_owned(),
+                        _ => format!("{hit}/{all} {wqes}"),
+                    }
+                };
+                let mut cells = vec![format!("{service:?}"), format!("{opcode:?}")];
+                cells.extend(
+                    Shape::ALL
+                        .iter()
+                        .map(|shape| row(&|cell: &Cell| cell.shape == *shape)),
+                );
+                cells.push(row(&|cell: &Cell| cell.wraps));
+                table.add_row(cells);
+            }
+        }
+        let mut extra: Vec<_> = self.extra.iter().collect();
+        extra.sort_unstable();
+        let extra: Vec<String> = extra
+            .iter()
+            .map(|(name, hits)| format!("{name} {hits}"))
+            .collect();
+        format!(
+            "cells hit / cells that exist (flags x interface x wrap), and WQEs:\n{table}\nalso: {}\n",
+            extra.join(", ")
+        )
+    }
+}
