@@ -8,6 +8,7 @@ pub mod kernel;
 pub mod limits;
 pub mod mapping;
 pub mod netlink;
+pub mod pages;
 pub mod process;
 pub mod sysfs;
 
