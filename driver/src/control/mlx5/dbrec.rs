@@ -121,7 +121,7 @@ impl Page {
     fn new(records: usize) -> Result<Self, Errno> {
         let mut free = vec![u64::MAX; records.div_ceil(64)].into_boxed_slice();
         if let Some(last) = free.last_mut()
-            && records % 64 != 0
+            && !records.is_multiple_of(64)
         {
             *last = (1 << (records % 64)) - 1;
         }
