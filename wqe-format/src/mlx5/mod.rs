@@ -23,6 +23,7 @@
 //! `include/linux/mlx5/{device,qp,mlx5_ifc}.h`, and the manual (ConnectX PRM).
 
 mod atomic;
+pub mod compressed;
 mod cqe;
 mod ctrl;
 mod data;
@@ -31,6 +32,7 @@ pub mod doorbell;
 mod error;
 mod eth;
 mod klm;
+mod mini;
 mod mmo;
 mod opcode;
 mod raddr;
@@ -53,6 +55,7 @@ pub use datagram::{DatagramSegment, DqpDct, GrhGidFl, StatRateSl, udp_source_por
 pub use error::{ErrorCqe, Syndrome};
 pub use eth::{ChecksumFlags, EthPadSegment, EthSegment};
 pub use klm::{KlmSegment, RepeatBlockSegment, RepeatEntrySegment};
+pub use mini::{MiniArray, MiniCqe, MiniFormat};
 pub use mmo::{MmoSegment, MmoWqe};
 pub use opcode::{Opcode, opmod};
 pub use raddr::RaddrSegment;
