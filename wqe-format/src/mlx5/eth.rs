@@ -102,4 +102,7 @@ impl EthSegment {
 )]
 #[repr(C)]
 #[doc(alias = "mlx5_wqe_eth_pad")]
-pub struct EthPadSegment(pub [u8; 16]);
+pub struct EthPadSegment {
+    /// Must be 0.
+    pub reserved: [u8; 16],
+}
