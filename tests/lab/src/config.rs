@@ -61,6 +61,18 @@ impl Profile {
     }
 }
 
+/// What a guest's clocks count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The host's time. Emulation makes it say little about the guest's code, and everything else on the host disturbs it.
+    #[default]
+    Host,
+    /// Executed instructions, one a nanosecond (QEMU's `-icount`), so that a measurement hardly depends on the host. The
+    /// virtual processors take turns; with one of them the guest's course is its program's.
+    Instructions,
+}
+
 /// A guest to boot. The default is Debian stable, ours as provider, one rxe device.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -78,6 +90,8 @@ pub struct Config {
     pub memory: u32,
     /// Virtual processors.
     pub processors: u32,
+    /// What its clocks count.
+    pub clock: Clock,
     /// Huge pages of 2 MiB to reserve (some verbs tests want 64).
     pub huge_pages: u32,
     /// More words for the kernel's command line.
@@ -107,6 +121,7 @@ impl Default for Config {
             topology: Topology::default(),
             memory: 2048,
             processors: 2,
+            clock: Clock::default(),
             huge_pages: 0,
             kernel_arguments: String::new(),
             shares: Vec::new(),

@@ -57,7 +57,7 @@ pub mod setup;
 pub mod step;
 pub mod witness;
 
-pub use config::{Config, Profile, Provider, Topology};
+pub use config::{Clock, Config, Profile, Provider, Topology};
 pub use death::GuestDied;
 pub use guest::{Guest, Resources, Running, Stream, Versions};
 pub use interrupt::{Interrupted, interrupt};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cache::Tree;
-use crate::config::Config;
+use crate::config::{Clock, Config};
 use crate::death::GuestDied;
 use crate::guest::POLL;
 use crate::kits::{KernelKit, Tools};
@@ -45,9 +45,17 @@ pub(crate) fn command(
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let mut command = tools.qemu();
     // Emulation always: a /dev/kvm that exists may still not run a guest.
+    command.args(match config.clock {
+        Clock::Host => &["-accel", "tcg,thread=multi"][..],
+        // Idle time passes at once.
+        Clock::Instructions => &[
+            "-accel",
+            "tcg,thread=single",
+            "-icount",
+            "shift=0,sleep=off",
+        ],
+    });
     command.args([
-        "-accel",
-        "tcg,thread=multi",
         "-M",
         "q35,usb=off,vmport=off,smm=off,hpet=off",
         "-cpu",

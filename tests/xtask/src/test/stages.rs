@@ -54,6 +54,12 @@ pub(crate) const STAGES: &[Stage] = &[
         budget: Duration::from_secs(1200),
         run: compare,
     },
+    Stage {
+        name: "bench",
+        about: "rxe through the plug-in and natively is as fast as through the official provider",
+        budget: Duration::from_secs(600),
+        run: |_| word(&["bench", "rxe"]),
+    },
 ];
 
 /// Enough to see that layouts fit: every ping-pong, both posting interfaces, perftest, rdma_cm.
