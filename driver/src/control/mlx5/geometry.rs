@@ -14,6 +14,9 @@ use crate::sys::errno::Errno;
 /// Bytes of a send queue's basic block (PRM, "Send Work Queue": `MLX5_SEND_WQE_BB`).
 pub const WQEBB: u32 = 64;
 
+/// Bytes of a receive queue's largest entry, far above what any device has.
+const MAX_STRIDE: u32 = 1 << 15;
+
 /// Sizes of WQE segments in bytes (PRM, "WQE segments"; `mlx5dv.h`).
 mod segment {
     pub(super) const CTRL: u32 = 16;
@@ -338,7 +341,8 @@ impl SendGeometry {
         let ring = (u64::from(asked.max_wr) * u64::from(wqe_size))
             .checked_next_power_of_two()
             .ok_or(too_many)?;
-        let most = limits.max_send_wqebb.min(1 << 30);
+        // basic blocks have 16-bit numbers (`wqe_counter`)
+        let most = limits.max_send_wqebb.min(1 << 16);
         let blocks = ring / u64::from(WQEBB);
         let wqe_cnt = TooLarge::check("basic blocks", blocks, most).map_err(|_| too_many)?;
         let max_post = ring / u64::from(wqe_size);
@@ -435,12 +439,13 @@ impl ReceiveGeometry {
         if asked.striding {
             prefix += segment::SRQ_NEXT;
         }
-        let most = limits.max_rq_desc_sz.saturating_sub(prefix) / segment::DATA;
+        let most = limits.max_rq_desc_sz.min(MAX_STRIDE).saturating_sub(prefix) / segment::DATA;
         let sge = TooLarge::check("scatter entries", asked.max_sge.max(1).into(), most)?;
         let stride = (prefix + sge * segment::DATA).next_power_of_two();
         let bytes = (wr.next_power_of_two() * u64::from(stride)).max(WQEBB.into());
         let entries = bytes / u64::from(stride);
-        let wqe_cnt = TooLarge::check("entries of a receive queue", entries, 1 << 25)?;
+        // entries have 16-bit numbers (`wqe_counter`)
+        let wqe_cnt = TooLarge::check("entries of a receive queue", entries, 1 << 16)?;
         Ok(Self {
             wqe_cnt,
             wqe_shift: stride.trailing_zeros(),
@@ -484,7 +489,7 @@ impl SrqGeometry {
             max_wr.into(),
             limits.max_srq_recv_wr,
         )?);
-        let most = limits.max_rq_desc_sz / segment::DATA;
+        let most = limits.max_rq_desc_sz.min(MAX_STRIDE / 2) / segment::DATA;
         let sge = TooLarge::check("scatter entries", max_sge.into(), most)?;
         let stride = (segment::SRQ_NEXT + sge * segment::DATA)
             .max(32)
@@ -494,8 +499,9 @@ impl SrqGeometry {
         let wqe_cnt = TooLarge::check(
             "entries of a shared receive queue",
             all.next_power_of_two(),
-            // entries are linked by 16-bit numbers (`mlx5_wqe_srq_next_seg`)
-            1 << 16,
+            // entries are linked by 16-bit numbers (`mlx5_wqe_srq_next_seg`), and the device counts
+            // what was posted in as many bits: half of them tells full from empty
+            1 << 15,
         )?;
         let nwqes = u32::try_from((wr + 1).next_power_of_two()).expect("not above `wqe_cnt`");
         Ok(Self {

@@ -8,3 +8,4 @@ pub mod buffer;
 pub mod dbrec;
 pub mod environment;
 pub mod geometry;
+pub mod user_index;
