@@ -272,8 +272,8 @@ fn qp() -> CreateQp {
         user_handle: 1,
         cap: QpCap::default(),
         sq_sig_all: true,
-        flags: CreateQpFlags::NONE,
         async_event: Some(3),
+        ..CreateQp::default()
     }
 }
 

@@ -18,8 +18,7 @@ use uverbs_abi::ioctl::Kind;
 use uverbs_abi::object::Object;
 use uverbs_abi::trace::{self, Memory, Show};
 use uverbs_abi::types::{
-    AccessFlags, CreateQpFlags, DriverId, GidEntry, MwType, QpAttrMask, QpCap, QpState, QpType,
-    SrqAttrMask,
+    AccessFlags, DriverId, GidEntry, MwType, QpAttrMask, QpCap, QpState, QpType, SrqAttrMask,
 };
 use uverbs_abi::udata::rxe;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
@@ -211,6 +210,7 @@ fn scenario(uctx: &Uctx) {
         max_sge: 3,
         srq_limit: 0,
         async_event: event_fd,
+        ..CreateSrq::default()
     };
     uctx.create_srq::<rxe::CreateSrqResp>(&attr).unwrap();
     uctx.modify_srq_rxe(SRQ, SrqAttrMask::LIMIT, 0, 5).unwrap();
@@ -243,8 +243,8 @@ fn queue_pair(uctx: &Uctx, qp_type: QpType, async_event: Option<RawFd>) {
             max_inline_data: 32,
         },
         sq_sig_all: qp_type == QpType::UC,
-        flags: CreateQpFlags::NONE,
         async_event,
+        ..CreateQp::default()
     };
     uctx.create_qp::<rxe::CreateQpResp>(&attr).unwrap();
     let mut init = ModifyQp {

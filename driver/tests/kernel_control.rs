@@ -17,8 +17,8 @@ use oxverbs::sys::ioctl::WriteFraming;
 use oxverbs::sys::kernel::KernelRef;
 use uverbs_abi::handle::{Cq, Pd, Qp};
 use uverbs_abi::types::{
-    AccessFlags, CreateCqFlags, CreateQpFlags, DriverId, GidEntry, GidType, MwType, QpAttrMask,
-    QpCap, QpState, QpType, ReregMrFlags, SrqAttrMask,
+    AccessFlags, CreateCqFlags, DriverId, GidEntry, GidType, MwType, QpAttrMask, QpCap, QpState,
+    QpType, ReregMrFlags, SrqAttrMask,
 };
 use uverbs_abi::udata::rxe;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
@@ -127,8 +127,8 @@ impl Opened {
                 max_inline_data: 32,
             },
             sq_sig_all: false,
-            flags: CreateQpFlags::NONE,
             async_event: Some(self.events.as_raw_fd()),
+            ..CreateQp::default()
         }
     }
 
@@ -295,6 +295,7 @@ fn queue_pairs_and_shared_receive_queues() {
         max_sge: 3,
         srq_limit: 0,
         async_event: Some(opened.events.as_raw_fd()),
+        ..CreateSrq::default()
     };
     let srq = uctx.create_srq::<rxe::CreateSrqResp>(&attr).unwrap();
     assert!(srq.max_wr >= 20 && srq.max_sge >= 3);

@@ -258,3 +258,29 @@ fn response_pointers_come_first() {
         );
     }
 }
+
+/// The older create_qp is made from the newer by one copy.
+#[test]
+fn the_older_create_qp_has_the_newer_ones_fields() {
+    use uverbs_abi::layout::HasLayout;
+    use uverbs_abi::write::qp::{CreateQp, ExCreateQp};
+    for old in &CreateQp::LAYOUT.fields[1..] {
+        let new = ExCreateQp::LAYOUT.fields.iter();
+        let new = new.clone().find(|new| new.name == old.name).unwrap();
+        assert_eq!((new.offset + 8, new.size), (old.offset, old.size));
+    }
+    let new = ExCreateQp {
+        user_handle: 1,
+        is_srq: 1,
+        max_inline_data: 2,
+        source_qpn: 3,
+        ..ExCreateQp::default()
+    };
+    let old = CreateQp {
+        user_handle: 1,
+        is_srq: 1,
+        max_inline_data: 2,
+        ..CreateQp::default()
+    };
+    assert_eq!(new.legacy(), old);
+}

@@ -81,6 +81,7 @@ impl SharedReceiveQueue {
             max_sge,
             srq_limit: limit,
             async_event: Some(pd.context.events_fd()),
+            ..CreateSrq::default()
         };
         let created = pd
             .context

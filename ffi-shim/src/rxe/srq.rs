@@ -56,6 +56,7 @@ fn create(
         max_sge: attr.max_sge,
         srq_limit: attr.srq_limit,
         async_event: (async_fd >= 0).then_some(async_fd),
+        ..CreateSrq::default()
     })?;
     let queue = map(uctx, &made.udata.mi)
         .and_then(|mapping| checked(RecvQueue::new(mapping, made.max_sge, true)));

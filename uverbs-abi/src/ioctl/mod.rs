@@ -24,4 +24,4 @@ pub mod wire;
 pub use command::{Command, Raw, Slot};
 pub use error::Error;
 pub use request::{AttrView, Malformed, RequestView};
-pub use spec::{AttributeSpec, Kind, Method, MethodSpec};
+pub use spec::{AttributeSpec, HasUhw, Kind, Method, MethodSpec};

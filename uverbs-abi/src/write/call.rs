@@ -78,7 +78,7 @@ impl<C: WriteCommand, const IN: usize, const OUT: usize> WriteCall<C, IN, OUT> {
     }
 
     /// Appends the driver's request.
-    pub fn uhw_in<T: IntoBytes + Immutable>(&mut self, value: &T) -> &mut Self {
+    pub fn uhw_in<T: IntoBytes + Immutable + ?Sized>(&mut self, value: &T) -> &mut Self {
         let bytes = value.as_bytes();
         if self.append(self.core_in + self.uhw_in, bytes) {
             self.uhw_in += bytes.len();

@@ -1,5 +1,7 @@
 //! Queue pairs.
 
+use zerocopy::IntoBytes;
+
 use crate::types::{AccessFlags, CreateQpFlags, QpAttrMask, QpCap, QpState, QpType};
 use crate::{Reserved, handle};
 
@@ -198,6 +200,17 @@ write_commands! {
     "IB_USER_VERBS_EX_CMD_MODIFY_QP" 26 extended: ExModifyQp => ExModifyQpResp;
     "IB_USER_VERBS_CMD_DESTROY_QP" 27: DestroyQp => DestroyQpResp;
     "IB_USER_VERBS_CMD_OPEN_QP" 40: OpenQp => CreateQpResp;
+}
+
+impl ExCreateQp {
+    /// The older command, which ends before the flags and begins with the response's address.
+    pub fn legacy(&self) -> CreateQp {
+        const LEN: usize = core::mem::offset_of!(ExCreateQp, comp_mask);
+        const START: usize = core::mem::offset_of!(CreateQp, user_handle);
+        let mut legacy = CreateQp::default();
+        legacy.as_mut_bytes()[START..].copy_from_slice(&self.as_bytes()[..LEN]);
+        legacy
+    }
 }
 
 impl CreateQpResp {

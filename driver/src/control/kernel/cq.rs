@@ -8,11 +8,12 @@ use uverbs_abi::object::cq;
 use uverbs_abi::types::CreateCqFlags;
 use uverbs_abi::write::WriteCall;
 use uverbs_abi::write::cq::{
-    CreateCq as WriteCreateCq, DestroyCq, DestroyCqResp, ExCreateCq, ReqNotifyCq, ResizeCq,
+    CqModeration, CreateCq as WriteCreateCq, DestroyCq, DestroyCqResp, ExCreateCq, ExModifyCq,
+    ReqNotifyCq, ResizeCq,
 };
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Errno, Tried, Uctx};
+use super::{Errno, Tried, Uctx, uhw};
 
 /// A completion queue to make.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +56,15 @@ pub struct CqResized<O> {
 impl Uctx {
     /// Makes a completion queue.
     pub fn create_cq<O: FromBytes>(&self, attr: &CreateCq) -> Result<CqCreated<O>, Errno> {
+        self.create_cq_with(attr, &())
+    }
+
+    /// Makes a completion queue, for a driver that wants to know more.
+    pub fn create_cq_with<I, O>(&self, attr: &CreateCq, input: &I) -> Result<CqCreated<O>, Errno>
+    where
+        I: IntoBytes + Immutable,
+        O: FromBytes,
+    {
         use cq::create;
         let mut cmd = Command::new();
         cmd.new_handle(create::HANDLE)
@@ -71,9 +81,7 @@ impl Uctx {
         if !attr.flags.is_empty() {
             cmd.flags(create::FLAGS, attr.flags);
         }
-        if size_of::<O>() > 0 {
-            cmd.uhw_out::<O>();
-        }
+        uhw::<_, I, O>(&mut cmd, input);
         if let Tried::Done = self.try_method(&mut cmd)? {
             return Ok(CqCreated {
                 handle: cmd.handle(create::HANDLE)?,
@@ -90,7 +98,7 @@ impl Uctx {
                 comp_channel,
                 ..WriteCreateCq::default()
             });
-            call.uhw_out::<O>();
+            call.uhw_in(input).uhw_out::<O>();
             self.write(&mut call)?;
             let resp = call.response();
             return Ok(CqCreated {
@@ -107,7 +115,7 @@ impl Uctx {
             flags: attr.flags,
             ..ExCreateCq::default()
         });
-        call.uhw_out::<O>();
+        call.uhw_in(input).uhw_out::<O>();
         self.write(&mut call)?;
         let resp = call.response().base;
         Ok(CqCreated {
@@ -119,16 +127,45 @@ impl Uctx {
 
     /// Changes the size of a completion queue.
     pub fn resize_cq<O: FromBytes>(&self, handle: Cq, cqe: u32) -> Result<CqResized<O>, Errno> {
+        self.resize_cq_with(handle, cqe, &())
+    }
+
+    /// Changes the size of a completion queue, for a driver that wants to know more.
+    pub fn resize_cq_with<I, O>(
+        &self,
+        handle: Cq,
+        cqe: u32,
+        input: &I,
+    ) -> Result<CqResized<O>, Errno>
+    where
+        I: IntoBytes + Immutable,
+        O: FromBytes,
+    {
         let mut call = WriteCall::new(ResizeCq {
             response: 0,
             cq_handle: handle,
             cqe,
         });
-        call.uhw_out::<O>();
+        call.uhw_in(input).uhw_out::<O>();
         self.write(&mut call)?;
         Ok(CqResized {
             cqe: call.response().cqe,
             udata: call.uhw(),
+        })
+    }
+
+    /// Holds events back: one comes after `count` completions or `period` microseconds, whichever is
+    /// first.
+    pub fn modify_cq_moderation(&self, handle: Cq, count: u16, period: u16) -> Result<(), Errno> {
+        const MODERATION: u32 = 1 << 0;
+        self.simple(ExModifyCq {
+            cq_handle: handle,
+            attr_mask: MODERATION,
+            attr: CqModeration {
+                cq_count: count,
+                cq_period: period,
+            },
+            ..ExModifyCq::default()
         })
     }
 

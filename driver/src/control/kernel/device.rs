@@ -41,9 +41,18 @@ pub struct DeviceAttr<O> {
 impl Uctx {
     /// Makes the context; the first verb of any descriptor.
     pub fn get_context<O: FromBytes>(&self) -> Result<ContextInfo<O>, Errno> {
+        self.get_context_with(&[])
+    }
+
+    /// Makes the context, for a driver that wants to know more. The input has no fixed length: some
+    /// kernels refuse one that is longer than they know.
+    pub fn get_context_with<O: FromBytes>(&self, input: &[u8]) -> Result<ContextInfo<O>, Errno> {
         use device::get_context as get;
         let mut cmd = Command::new();
         cmd.output(get::NUM_COMP_VECTORS).output(get::CORE_SUPPORT);
+        if !input.is_empty() {
+            cmd.uhw_in_bytes(input);
+        }
         if size_of::<O>() > 0 {
             cmd.uhw_out::<O>();
         }
@@ -57,7 +66,7 @@ impl Uctx {
         }
         let taker = FdTaker::new();
         let mut call = WriteCall::new(GetContext::default());
-        call.uhw_out::<O>();
+        call.uhw_in(input).uhw_out::<O>();
         self.write(&mut call)?;
         let resp = call.response();
         Ok(ContextInfo {

@@ -11,18 +11,20 @@
 //! `write()` elsewhere.
 //!
 //! A method that answers with the driver's own data is generic over its type `O`
-//! ([`uverbs_abi::udata`]); `()` is none. Such data reads as zero where the kernel wrote less.
+//! ([`uverbs_abi::udata`]); `()` is none. Such data reads as zero where the kernel wrote less. One that
+//! also takes such data, of type `I`, has `_with` in its name.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uverbs_abi::Command;
-use uverbs_abi::ioctl::Method;
+use uverbs_abi::ioctl::{HasUhw, Method};
 use uverbs_abi::object::device::invoke_write;
 use uverbs_abi::types::DriverId;
 use uverbs_abi::write::device::QueryDevice;
 use uverbs_abi::write::{WriteCall, WriteCommand};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::sys::errno::Errno;
 use crate::sys::fd::UverbsFd;
@@ -33,12 +35,14 @@ mod ah;
 mod cq;
 mod device;
 mod memory;
+mod mlx5;
 mod qp;
 mod srq;
 
 pub use cq::{CqCreated, CqResized, CreateCq};
 pub use device::{ContextInfo, DeviceAttr};
 pub use memory::{DmabufMr, MrInfo, MrKeys, MwKeys, UserMr};
+pub use mlx5::Mlx5Context;
 pub use qp::{CreateQp, QpCreated};
 pub use srq::{CreateSrq, SrqCreated};
 
@@ -74,6 +78,21 @@ impl Bit {
             word: index / 64,
             mask: 1 << (index % 64),
         })
+    }
+}
+
+/// The driver's own data of a method, as far as there is any.
+fn uhw<M, I, O>(command: &mut Command<'_, M>, input: &I)
+where
+    M: HasUhw,
+    I: IntoBytes + Immutable,
+    O: FromBytes,
+{
+    if size_of::<I>() > 0 {
+        command.uhw_in(input);
+    }
+    if size_of::<O>() > 0 {
+        command.uhw_out::<O>();
     }
 }
 
@@ -168,7 +187,13 @@ impl Uctx {
     }
 
     /// Runs a write command.
-    fn write<C: WriteCommand>(&self, call: &mut WriteCall<C>) -> Result<(), Errno> {
+    fn write<C, const IN: usize, const OUT: usize>(
+        &self,
+        call: &mut WriteCall<C, IN, OUT>,
+    ) -> Result<(), Errno>
+    where
+        C: WriteCommand,
+    {
         // SAFETY: the commands of this module take no addresses besides the response's, but for
         // `reg_mr` and `rereg_mr`, whose callers vouch for the range, and `modify_srq`, which passes
         // the address of a local that outlives the call.

@@ -3,30 +3,38 @@
 use std::os::fd::RawFd;
 
 use uverbs_abi::Command;
-use uverbs_abi::handle::{Cq, Pd, Qp, Srq};
+use uverbs_abi::handle::{Cq, Pd, Qp, RwqIndTbl, Srq, Xrcd};
 use uverbs_abi::object::qp;
 use uverbs_abi::types::{CreateQpFlags, QpAttrMask, QpCap, QpType};
 use uverbs_abi::write::WriteCall;
 use uverbs_abi::write::qp::{
-    CreateQp as WriteCreateQp, DestroyQp, ExCreateQp, ExModifyQp, ModifyQp, QueryQp, QueryQpResp,
+    CreateQpResp, DestroyQp, ExCreateQp, ExModifyQp, ModifyQp, OpenQp, QueryQp, QueryQpResp,
 };
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Errno, Tried, Uctx};
+use super::{Errno, Tried, Uctx, uhw};
 
-/// A queue pair to make, of any type that has a protection domain and two completion queues.
-#[derive(Clone, Copy, Debug)]
+/// A queue pair to make. The kernel takes different objects for different types; those that the type
+/// does not have are not sent, whatever they are here.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CreateQp {
     /// Service type.
     pub qp_type: QpType,
-    /// The protection domain.
+    /// The protection domain; [`XRC_TGT`](QpType::XRC_TGT) has none.
     pub pd: Pd,
-    /// Where sends complete.
+    /// The XRC domain of an [`XRC_TGT`](QpType::XRC_TGT).
+    pub xrcd: Xrcd,
+    /// Where sends complete; [`XRC_TGT`](QpType::XRC_TGT) has none.
     pub send_cq: Cq,
-    /// Where receives complete.
+    /// Where receives complete; neither XRC type has one.
     pub recv_cq: Cq,
     /// Where receives come from, instead of an own queue.
     pub srq: Option<Srq>,
+    /// Receives are spread over these work queues, instead of an own queue: no `recv_cq` then, and a
+    /// `send_cq` only with `cap.max_send_wr`.
+    pub ind_table: Option<RwqIndTbl>,
+    /// Send as if from this queue pair.
+    pub source_qpn: Option<u32>,
     /// Comes back in events.
     pub user_handle: u64,
     /// Capacity asked for.
@@ -38,6 +46,69 @@ pub struct CreateQp {
     /// The file that asynchronous events go to; without one, the context's first. Kernels that
     /// cannot choose ignore it.
     pub async_event: Option<RawFd>,
+}
+
+impl CreateQp {
+    fn has_pd(&self) -> bool {
+        self.qp_type != QpType::XRC_TGT
+    }
+
+    fn has_send_cq(&self) -> bool {
+        self.has_pd() && (self.ind_table.is_none() || self.cap.max_send_wr > 0)
+    }
+
+    fn has_recv_cq(&self) -> bool {
+        self.has_pd() && self.ind_table.is_none() && self.qp_type != QpType::XRC_INI
+    }
+
+    /// As the extended write command.
+    fn extended(&self) -> ExCreateQp {
+        /// `rwq_ind_tbl_handle` counts (`IB_UVERBS_CREATE_QP_MASK_IND_TABLE`).
+        const IND_TABLE: u32 = 1 << 0;
+        /// `source_qpn` counts (`IBV_QP_CREATE_SOURCE_QPN`); the ioctl has an attribute instead.
+        const SOURCE_QPN: CreateQpFlags = CreateQpFlags(1 << 10);
+
+        let mut flags = self.flags;
+        if self.source_qpn.is_some() {
+            flags |= SOURCE_QPN;
+        }
+        ExCreateQp {
+            user_handle: self.user_handle,
+            pd_handle: if self.has_pd() {
+                self.pd
+            } else {
+                Pd(self.xrcd.0)
+            },
+            send_cq_handle: if self.has_send_cq() {
+                self.send_cq
+            } else {
+                Cq(0)
+            },
+            recv_cq_handle: if self.has_recv_cq() {
+                self.recv_cq
+            } else {
+                Cq(0)
+            },
+            srq_handle: self.srq.unwrap_or_default(),
+            max_send_wr: self.cap.max_send_wr,
+            max_recv_wr: self.cap.max_recv_wr,
+            max_send_sge: self.cap.max_send_sge,
+            max_recv_sge: self.cap.max_recv_sge,
+            max_inline_data: self.cap.max_inline_data,
+            sq_sig_all: self.sq_sig_all.into(),
+            qp_type: self.qp_type,
+            is_srq: self.srq.is_some().into(),
+            comp_mask: if self.ind_table.is_some() {
+                IND_TABLE
+            } else {
+                0
+            },
+            create_flags: flags,
+            rwq_ind_tbl_handle: self.ind_table.unwrap_or_default(),
+            source_qpn: self.source_qpn.unwrap_or_default(),
+            ..ExCreateQp::default()
+        }
+    }
 }
 
 /// A new queue pair.
@@ -53,20 +124,54 @@ pub struct QpCreated<O> {
     pub udata: O,
 }
 
+impl<O> QpCreated<O> {
+    fn of(resp: &CreateQpResp, udata: O) -> Self {
+        Self {
+            handle: resp.qp_handle,
+            qp_num: resp.qpn,
+            cap: resp.cap(),
+            udata,
+        }
+    }
+}
+
 impl Uctx {
     /// Makes a queue pair.
     pub fn create_qp<O: FromBytes>(&self, attr: &CreateQp) -> Result<QpCreated<O>, Errno> {
+        self.create_qp_with(attr, &())
+    }
+
+    /// Makes a queue pair, for a driver that wants to know more.
+    pub fn create_qp_with<I, O>(&self, attr: &CreateQp, input: &I) -> Result<QpCreated<O>, Errno>
+    where
+        I: IntoBytes + Immutable,
+        O: FromBytes,
+    {
         use qp::create;
         let mut cmd = Command::new();
-        cmd.object(create::PD_HANDLE, attr.pd)
-            .object(create::SEND_CQ_HANDLE, attr.send_cq)
-            .object(create::RECV_CQ_HANDLE, attr.recv_cq)
-            .new_handle(create::HANDLE)
+        if attr.has_pd() {
+            cmd.object(create::PD_HANDLE, attr.pd);
+        } else {
+            cmd.object(create::XRCD_HANDLE, attr.xrcd);
+        }
+        if let Some(table) = attr.ind_table {
+            cmd.object(create::IND_TABLE_HANDLE, table);
+        }
+        if attr.has_send_cq() {
+            cmd.object(create::SEND_CQ_HANDLE, attr.send_cq);
+        }
+        if attr.has_recv_cq() {
+            cmd.object(create::RECV_CQ_HANDLE, attr.recv_cq);
+        }
+        cmd.new_handle(create::HANDLE)
             .constant(create::TYPE, attr.qp_type)
             .input(create::USER_HANDLE, attr.user_handle)
             .input(create::CAP, attr.cap);
         if let Some(file) = attr.async_event {
             cmd.fd(create::EVENT_FD, file);
+        }
+        if let Some(qpn) = attr.source_qpn {
+            cmd.input(create::SOURCE_QPN, qpn);
         }
         let mut flags = attr.flags;
         if attr.sq_sig_all {
@@ -79,9 +184,7 @@ impl Uctx {
             cmd.object(create::SRQ_HANDLE, srq);
         }
         cmd.output(create::RESP_CAP).output(create::RESP_QP_NUM);
-        if size_of::<O>() > 0 {
-            cmd.uhw_out::<O>();
-        }
+        uhw::<_, I, O>(&mut cmd, input);
         if let Tried::Done = self.try_method(&mut cmd)? {
             return Ok(QpCreated {
                 handle: cmd.handle(create::HANDLE)?,
@@ -90,71 +193,30 @@ impl Uctx {
                 udata: cmd.uhw().unwrap_or_else(|_| O::new_zeroed()),
             });
         }
-        if attr.flags.is_empty() {
-            self.create_qp_by_write(attr)
+        let request = attr.extended();
+        if request.comp_mask == 0 && request.create_flags.is_empty() {
+            let mut call = WriteCall::new(request.legacy());
+            call.uhw_in(input).uhw_out::<O>();
+            self.write(&mut call)?;
+            Ok(QpCreated::of(&call.response(), call.uhw()))
         } else {
-            self.create_qp_by_extended_write(attr)
+            let mut call = WriteCall::new(request);
+            call.uhw_in(input).uhw_out::<O>();
+            self.write(&mut call)?;
+            Ok(QpCreated::of(&call.response().base, call.uhw()))
         }
     }
 
-    fn create_qp_by_write<O: FromBytes>(&self, attr: &CreateQp) -> Result<QpCreated<O>, Errno> {
-        let mut call = WriteCall::new(WriteCreateQp {
-            user_handle: attr.user_handle,
-            pd_handle: attr.pd,
-            send_cq_handle: attr.send_cq,
-            recv_cq_handle: attr.recv_cq,
-            srq_handle: attr.srq.unwrap_or_default(),
-            max_send_wr: attr.cap.max_send_wr,
-            max_recv_wr: attr.cap.max_recv_wr,
-            max_send_sge: attr.cap.max_send_sge,
-            max_recv_sge: attr.cap.max_recv_sge,
-            max_inline_data: attr.cap.max_inline_data,
-            sq_sig_all: attr.sq_sig_all.into(),
-            qp_type: attr.qp_type,
-            is_srq: attr.srq.is_some().into(),
-            ..WriteCreateQp::default()
-        });
-        call.uhw_out::<O>();
-        self.write(&mut call)?;
-        let resp = call.response();
-        Ok(QpCreated {
-            handle: resp.qp_handle,
-            qp_num: resp.qpn,
-            cap: resp.cap(),
-            udata: call.uhw(),
-        })
-    }
-
-    fn create_qp_by_extended_write<O: FromBytes>(
-        &self,
-        attr: &CreateQp,
-    ) -> Result<QpCreated<O>, Errno> {
-        let mut call = WriteCall::new(ExCreateQp {
-            user_handle: attr.user_handle,
-            pd_handle: attr.pd,
-            send_cq_handle: attr.send_cq,
-            recv_cq_handle: attr.recv_cq,
-            srq_handle: attr.srq.unwrap_or_default(),
-            max_send_wr: attr.cap.max_send_wr,
-            max_recv_wr: attr.cap.max_recv_wr,
-            max_send_sge: attr.cap.max_send_sge,
-            max_recv_sge: attr.cap.max_recv_sge,
-            max_inline_data: attr.cap.max_inline_data,
-            sq_sig_all: attr.sq_sig_all.into(),
-            qp_type: attr.qp_type,
-            is_srq: attr.srq.is_some().into(),
-            create_flags: attr.flags,
-            ..ExCreateQp::default()
-        });
-        call.uhw_out::<O>();
-        self.write(&mut call)?;
-        let resp = call.response().base;
-        Ok(QpCreated {
-            handle: resp.qp_handle,
-            qp_num: resp.qpn,
-            cap: resp.cap(),
-            udata: call.uhw(),
-        })
+    /// Opens the XRC target queue pair that another process made in the same XRC domain.
+    pub fn open_qp(&self, xrcd: Xrcd, qp_num: u32, user_handle: u64) -> Result<Qp, Errno> {
+        let resp = self.simple(OpenQp {
+            user_handle,
+            pd_handle: xrcd.0,
+            qpn: qp_num,
+            qp_type: QpType::XRC_TGT,
+            ..OpenQp::default()
+        })?;
+        Ok(resp.qp_handle)
     }
 
     /// Changes the attributes that `attr.attr_mask` names.
@@ -164,7 +226,19 @@ impl Uctx {
 
     /// Changes attributes, the rate limit too.
     pub fn modify_qp_ex(&self, attr: &ExModifyQp) -> Result<(), Errno> {
-        self.simple(*attr).map(drop)
+        self.modify_qp_ex_with(attr, &())
+    }
+
+    /// Changes attributes, for a driver that wants to know and has to say more.
+    pub fn modify_qp_ex_with<I, O>(&self, attr: &ExModifyQp, input: &I) -> Result<O, Errno>
+    where
+        I: IntoBytes + Immutable,
+        O: FromBytes,
+    {
+        let mut call = WriteCall::new(*attr);
+        call.uhw_in(input).uhw_out::<O>();
+        self.write(&mut call)?;
+        Ok(call.uhw())
     }
 
     /// Attributes of a queue pair; the kernel may answer more than `mask` asks for.

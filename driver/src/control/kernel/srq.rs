@@ -3,23 +3,33 @@
 use std::os::fd::RawFd;
 
 use uverbs_abi::Command;
-use uverbs_abi::handle::{Pd, Srq};
+use uverbs_abi::handle::{Cq, Pd, Srq, Xrcd};
 use uverbs_abi::object::srq;
 use uverbs_abi::types::{SrqAttrMask, SrqType};
 use uverbs_abi::udata::rxe;
 use uverbs_abi::write::WriteCall;
 use uverbs_abi::write::srq::{
-    CreateSrq as WriteCreateSrq, DestroySrq, ModifySrq, QuerySrq, QuerySrqResp,
+    CreateSrq as WriteCreateSrq, CreateSrqResp, CreateXsrq, DestroySrq, ModifySrq, QuerySrq,
+    QuerySrqResp,
 };
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Errno, Tried, Uctx};
+use super::{Errno, Tried, Uctx, uhw};
 
-/// A basic shared receive queue to make.
+/// A shared receive queue to make.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CreateSrq {
+    /// Kind; a basic one by default.
+    pub srq_type: SrqType,
     /// The protection domain.
     pub pd: Pd,
+    /// The XRC domain of an [`XRC`](SrqType::XRC) queue.
+    pub xrcd: Xrcd,
+    /// Where receives of an [`XRC`](SrqType::XRC) queue or operations on the list of a
+    /// [`TM`](SrqType::TM) queue complete.
+    pub cq: Cq,
+    /// Tags of a [`TM`](SrqType::TM) queue.
+    pub max_num_tags: u32,
     /// Comes back in events.
     pub user_handle: u64,
     /// Receives asked for.
@@ -42,17 +52,52 @@ pub struct SrqCreated<O> {
     pub max_wr: u32,
     /// Scatter entries of each.
     pub max_sge: u32,
+    /// For peers, who name an [`XRC`](SrqType::XRC) queue by it; 0 for others.
+    pub srq_num: u32,
     /// The driver's answer.
     pub udata: O,
 }
 
+impl<O> SrqCreated<O> {
+    fn of(resp: &CreateSrqResp, udata: O) -> Self {
+        Self {
+            handle: resp.srq_handle,
+            max_wr: resp.max_wr,
+            max_sge: resp.max_sge,
+            srq_num: resp.srqn,
+            udata,
+        }
+    }
+}
+
 impl Uctx {
-    /// Makes a basic shared receive queue.
+    /// Makes a shared receive queue.
     pub fn create_srq<O: FromBytes>(&self, attr: &CreateSrq) -> Result<SrqCreated<O>, Errno> {
+        self.create_srq_with(attr, &())
+    }
+
+    /// Makes a shared receive queue, for a driver that wants to know more.
+    pub fn create_srq_with<I, O>(&self, attr: &CreateSrq, input: &I) -> Result<SrqCreated<O>, Errno>
+    where
+        I: IntoBytes + Immutable,
+        O: FromBytes,
+    {
         use srq::create;
         let mut cmd = Command::new();
+        match attr.srq_type {
+            SrqType::XRC => {
+                cmd.object(create::XRCD_HANDLE, attr.xrcd)
+                    .object(create::CQ_HANDLE, attr.cq)
+                    .output(create::RESP_SRQ_NUM);
+            }
+            SrqType::TM => {
+                cmd.object(create::CQ_HANDLE, attr.cq)
+                    .input(create::MAX_NUM_TAGS, attr.max_num_tags);
+            }
+            _ => {}
+        }
         cmd.new_handle(create::HANDLE)
-            .constant(create::TYPE, SrqType::BASIC)
+            .constant(create::TYPE, attr.srq_type)
             .input(create::USER_HANDLE, attr.user_handle)
             .object(create::PD_HANDLE, attr.pd)
             .input(create::MAX_WR, attr.max_wr)
@@ -62,34 +107,48 @@ impl Uctx {
             cmd.fd(create::EVENT_FD, file);
         }
         cmd.output(create::RESP_MAX_WR).output(create::RESP_MAX_SGE);
-        if size_of::<O>() > 0 {
-            cmd.uhw_out::<O>();
-        }
+        uhw::<_, I, O>(&mut cmd, input);
         if let Tried::Done = self.try_method(&mut cmd)? {
             return Ok(SrqCreated {
                 handle: cmd.handle(create::HANDLE)?,
                 max_wr: cmd.get(create::RESP_MAX_WR)?,
                 max_sge: cmd.get(create::RESP_MAX_SGE)?,
+                srq_num: cmd.get(create::RESP_SRQ_NUM).unwrap_or_default(),
                 udata: cmd.uhw().unwrap_or_else(|_| O::new_zeroed()),
             });
         }
-        let mut call = WriteCall::new(WriteCreateSrq {
-            response: 0,
+        if attr.srq_type == SrqType::BASIC {
+            let mut call = WriteCall::new(WriteCreateSrq {
+                response: 0,
+                user_handle: attr.user_handle,
+                pd_handle: attr.pd,
+                max_wr: attr.max_wr,
+                max_sge: attr.max_sge,
+                srq_limit: attr.srq_limit,
+            });
+            call.uhw_in(input).uhw_out::<O>();
+            self.write(&mut call)?;
+            return Ok(SrqCreated::of(&call.response(), call.uhw()));
+        }
+        let mut request = CreateXsrq {
             user_handle: attr.user_handle,
+            srq_type: attr.srq_type,
             pd_handle: attr.pd,
             max_wr: attr.max_wr,
             max_sge: attr.max_sge,
             srq_limit: attr.srq_limit,
-        });
-        call.uhw_out::<O>();
+            cq_handle: attr.cq,
+            ..CreateXsrq::default()
+        };
+        if attr.srq_type == SrqType::TM {
+            request.max_num_tags = attr.max_num_tags;
+        } else {
+            request.xrcd_handle = attr.xrcd;
+        }
+        let mut call = WriteCall::new(request);
+        call.uhw_in(input).uhw_out::<O>();
         self.write(&mut call)?;
-        let resp = call.response();
-        Ok(SrqCreated {
-            handle: resp.srq_handle,
-            max_wr: resp.max_wr,
-            max_sge: resp.max_sge,
-            udata: call.uhw(),
-        })
+        Ok(SrqCreated::of(&call.response(), call.uhw()))
     }
 
     /// Changes size or limit of a shared receive queue, as far as `mask` goes.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-use uverbs_abi::types::{CreateQpFlags, QpCap, QpState};
+use uverbs_abi::types::{QpCap, QpState};
 use uverbs_abi::udata::rxe as udata;
 
 use super::recv::{self, RecvHalf};
@@ -135,8 +135,8 @@ impl<T: Service> QueuePairBuilder<T> {
             user_handle: id.0,
             cap,
             sq_sig_all: signal_all,
-            flags: CreateQpFlags::NONE,
             async_event: Some(context.events_fd()),
+            ..CreateQp::default()
         };
         let created = context
             .uctx

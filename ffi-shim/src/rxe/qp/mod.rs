@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use oxverbs::ffi_core::rxe::{Doorbell, Draft, RecvQueue, SendLimits, SendQueue};
 use oxverbs::ffi_core::uverbs_abi::handle::{Qp as QpHandle, Srq as SrqHandle};
-use oxverbs::ffi_core::uverbs_abi::types::{CreateQpFlags, QpAttrMask, QpCap, QpState, QpType};
+use oxverbs::ffi_core::uverbs_abi::types::{QpAttrMask, QpCap, QpState, QpType};
 use oxverbs::ffi_core::uverbs_abi::udata::rxe::CreateQpResp;
 use oxverbs::ffi_core::wqe_format::rxe::Transport;
 use oxverbs::ffi_core::{CreateQp, Errno, QpCreated, Uctx, UverbsFd};
@@ -150,8 +150,8 @@ fn create(context: *mut ibv_context, wanted: Wanted<'_>) -> Result<*mut Qp, Errn
             max_inline_data: init.cap.max_inline_data,
         },
         sq_sig_all: init.sq_sig_all != 0,
-        flags: CreateQpFlags(0),
         async_event: (async_fd >= 0).then_some(async_fd),
+        ..CreateQp::default()
     })?;
     let queues = queues(uctx, &made, transport, srq.is_some());
     let (send, recv) = match queues {

@@ -4,8 +4,8 @@ use oxverbs::control::kernel::{CreateCq, CreateQp, CreateSrq, UserMr};
 use oxverbs::data::rxe::{InlinePiece, SendLimits};
 use uverbs_abi::event::{AsyncEvent, CompletionEvent};
 use uverbs_abi::types::{
-    AccessFlags, CreateQpFlags, MwType as AbiMwType, QpAttrMask, QpCap, QpState as AbiState,
-    QpType, ReregMrFlags, SrqAttrMask,
+    AccessFlags, MwType as AbiMwType, QpAttrMask, QpCap, QpState as AbiState, QpType, ReregMrFlags,
+    SrqAttrMask,
 };
 use uverbs_abi::udata::rxe as udata;
 use uverbs_abi::write::qp::{ModifyQp, QpDest};
@@ -321,8 +321,8 @@ impl Verbs for Core {
                 max_inline_data: init.caps.inline,
             },
             sq_sig_all: init.signal_all,
-            flags: CreateQpFlags::NONE,
             async_event: Some(self.events.as_raw_fd()),
+            ..CreateQp::default()
         });
         let created = answer.map_err(|errno| fault("make a queue pair", errno))?;
         let transport = match init.transport {
@@ -556,6 +556,7 @@ impl Verbs for Core {
             max_sge,
             srq_limit: limit,
             async_event: Some(self.events.as_raw_fd()),
+            ..CreateSrq::default()
         });
         let created = answer.map_err(|errno| fault("make a shared receive queue", errno))?;
         let mapping = self.map(&created.udata.mi)?;
