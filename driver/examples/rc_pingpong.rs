@@ -22,6 +22,15 @@ struct Arguments {
     /// Use on-demand paging.
     #[arg(short, long)]
     odp: bool,
+    /// Use implicit on-demand paging.
+    #[arg(short = 'O', long, conflicts_with = "odp")]
+    iodp: bool,
+    /// Get the completions' timestamps.
+    #[arg(short, long)]
+    ts: bool,
+    /// Use device memory.
+    #[arg(short = 'j', long)]
+    dm: bool,
     /// Fetch the buffer's pages first (with --odp).
     #[arg(short = 'P', long, requires = "odp")]
     prefetch: bool,
@@ -38,6 +47,9 @@ fn main() -> ExitCode {
             mtu: arguments.mtu,
             on_demand: arguments.odp,
             prefetch: arguments.prefetch,
+            implicit: arguments.iodp,
+            timestamps: arguments.ts,
+            device_memory: arguments.dm,
         };
         common::run_connected::<Rc>(&arguments.common, more)
     })

@@ -29,6 +29,9 @@ fn main() -> ExitCode {
             mtu: arguments.mtu,
             on_demand: false,
             prefetch: false,
+            implicit: false,
+            timestamps: false,
+            device_memory: false,
         };
         common::run_connected::<Uc>(&arguments.common, more)
     })

@@ -34,6 +34,44 @@ pub(crate) struct ConnectedOptions {
     pub(crate) mtu: Mtu,
     pub(crate) on_demand: bool,
     pub(crate) prefetch: bool,
+    pub(crate) implicit: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) device_memory: bool,
+}
+
+impl ConnectedOptions {
+    /// Refuses what the device does not have, and what this program does not do though the device may have it.
+    fn check(&self, context: &Context) -> Result<(), Box<dyn Error>> {
+        let device = context.query_device()?.extended;
+        // IB_ODP_SUPPORT and IB_ODP_SUPPORT_IMPLICIT (uapi rdma/ib_user_ioctl_verbs.h)
+        let paging = device.odp_caps.general_caps;
+        for (wanted, has, what) in [
+            (
+                self.on_demand || self.implicit,
+                paging & 1 != 0,
+                "on-demand paging",
+            ),
+            (self.implicit, paging & 2 != 0, "implicit on-demand paging"),
+            (
+                self.timestamps,
+                device.timestamp_mask != 0,
+                "completion timestamps",
+            ),
+            (
+                self.device_memory,
+                device.max_dm_size != 0,
+                "memory of its own",
+            ),
+        ] {
+            if wanted && !has {
+                return Err(format!("the device has no {what}").into());
+            }
+        }
+        if self.implicit || self.timestamps || self.device_memory {
+            return Err("-O, -t and -j are not built into this program yet".into());
+        }
+        Ok(())
+    }
 }
 
 struct Connection<'a, T> {
@@ -74,6 +112,7 @@ pub(crate) fn run<T: Kind>(
 ) -> Result<(), Box<dyn Error>> {
     let size = more.size as usize;
     let context: Context = options.open()?;
+    more.check(&context)?;
     let pd = context.protection_domain()?;
     let access = if more.on_demand {
         AccessFlags::ON_DEMAND
