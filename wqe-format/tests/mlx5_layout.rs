@@ -281,6 +281,28 @@ fn private() -> Facts {
         "struct mlx5_mmo_metadata_seg", MmoSegment {
             "mmo_control_31_0" = mmo_control_31_0, "local_key" = local_key, "local_address" = local_address,
         }
+        "struct mlx5_wqe_set_psv_seg", SetPsvSegment {
+            "psv_index" = psv_index, "syndrome" = syndrome, "reserved" = reserved_6,
+            "transient_signature" = transient_signature,
+        }
+        "struct mlx5_bsf_inl", BsfInline {
+            "vld_refresh" = vld_refresh, "dif_apptag" = dif_apptag, "dif_reftag" = dif_reftag, "sig_type" = sig_type,
+            "rp_inv_seed" = rp_inv_seed, "rsvd" = reserved_10, "dif_inc_ref_guard_check" = dif_inc_ref_guard_check,
+            "dif_app_bitmask_check" = dif_app_bitmask_check,
+        }
+        "struct mlx5_bsf", BsfSegment {
+            "basic.bsf_size_sbs" = bsf_size_sbs, "basic.check_byte_mask" = check_byte_mask, "basic.wire" = wire,
+            "basic.mem" = mem, "basic.raw_data_size" = raw_data_size, "basic.w_bfs_psv" = w_bfs_psv,
+            "basic.m_bfs_psv" = m_bfs_psv, "ext.t_init_gen_pro_size" = t_init_gen_pro_size,
+            "ext.rsvd_epi_size" = rsvd_epi_size, "ext.w_tfs_psv" = w_tfs_psv, "ext.m_tfs_psv" = m_tfs_psv,
+            "w_inl" = w_inl, "m_inl" = m_inl,
+        }
+        "struct mlx5_crypto_bsf", CryptoBsfSegment {
+            "bsf_size_type" = bsf_size_type, "enc_order" = enc_order, "rsvd0" = reserved_2,
+            "enc_standard" = enc_standard, "raw_data_size" = raw_data_size, "bs_pointer" = bs_pointer,
+            "rsvd1" = reserved_9, "xts_init_tweak" = xts_init_tweak, "rsvd_dek_ptr" = rsvd_dek_ptr,
+            "rsvd2" = reserved_36, "keytag" = keytag, "rsvd3" = reserved_48,
+        }
         "struct mlx5_mmo_wqe", MmoWqe { "ctrl" = ctrl, "mmo_meta" = mmo_meta, "src" = src, "dest" = dest }
     }
     values! { facts:
