@@ -99,6 +99,22 @@ impl Opcode {
         }
     }
 
+    /// The device's opcode (mlx5dv.h `MLX5_OPCODE_*`).
+    pub const fn device(self) -> u8 {
+        match self {
+            Self::SendInv => 0x01,
+            Self::Write => 0x08,
+            Self::WriteImm => 0x09,
+            Self::Send => 0x0a,
+            Self::SendImm => 0x0b,
+            Self::Tso => 0x0e,
+            Self::Read => 0x10,
+            Self::CompareSwap => 0x11,
+            Self::FetchAdd => 0x12,
+            Self::LocalInv | Self::BindMw => 0x25,
+        }
+    }
+
     /// `IBV_QP_EX_WITH_…` that offers it.
     pub const fn builder_flag(self) -> u64 {
         match self {

@@ -18,9 +18,10 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Everything at zero; `extra` names what else must happen.
-    pub fn new(extra: &[&'static str]) -> Self {
-        let cells = Cell::all();
+    /// Everything of these services at zero; `extra` names what else must happen.
+    pub fn new(services: &[Service], extra: &[&'static str]) -> Self {
+        let mut cells = Cell::all();
+        cells.retain(|cell| services.contains(&cell.service));
         Self {
             hits: cells.iter().map(|cell| (*cell, 0)).collect(),
             cells,
@@ -43,14 +44,13 @@ impl Coverage {
 
     /// A cell of a service that was hit least among some drawn at random.
     pub fn wanted(&self, rng: &mut impl Rng, service: Service) -> Cell {
-        let of_service: Vec<&Cell> = self
-            .cells
-            .iter()
-            .filter(|cell| cell.service == service)
-            .collect();
+        // They were made in the order of services.
+        let first = self.cells.partition_point(|cell| cell.service < service);
+        let end = self.cells.partition_point(|cell| cell.service <= service);
+        let of_service = &self.cells[first..end];
         let drawn = (0..6).filter_map(|_| of_service.choose(rng));
-        let least = drawn.min_by_key(|cell| self.hits[**cell]);
-        **least.unwrap_or(&of_service[0])
+        let least = drawn.min_by_key(|cell| self.hits[*cell]);
+        *least.unwrap_or(&of_service[0])
     }
 
     /// Cells and other things that never happened.

@@ -186,6 +186,25 @@ impl<'a> Generator<'a> {
         Some(made)
     }
 
+    /// A call with one small work request, if there is room.
+    pub fn plain(&mut self, place: Place) -> Option<Made> {
+        let wr = self.filler(Api::Chain);
+        let shape = if wr.pieces.is_empty() {
+            Shape::Empty
+        } else {
+            Shape::One
+        };
+        (place.free > 0).then(|| Made {
+            post: Post {
+                api: Api::Chain,
+                wrs: vec![wr],
+                aborts: false,
+            },
+            shapes: vec![shape],
+            mistake: None,
+        })
+    }
+
     /// A call that is refused: too many work requests, too many pieces, too many bytes inline.
     fn mistaken(&mut self, coverage: &Coverage, place: Place) -> Made {
         let mut api = self.any_api();

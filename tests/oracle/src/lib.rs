@@ -7,6 +7,14 @@
 
 pub mod c;
 pub mod call;
+pub mod campaign;
+pub mod cli;
+pub mod compare;
 pub mod coverage;
 pub mod generate;
+pub mod pass;
+pub mod ring;
+pub mod script;
 pub mod shape;
+pub mod subject;
+pub mod trace;

@@ -256,7 +256,7 @@ impl CDevice {
         .map(Object)
     }
 
-    /// Queue pair in the state RESET.
+    /// Queue pair in the state RESET, and what it was given: at least what was asked for.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl CDevice {
         spec: &QpSpec,
         cq: Object<ibv_cq>,
         srq: Object<ibv_srq>,
-    ) -> Result<Object<ibv_qp>> {
+    ) -> Result<(Object<ibv_qp>, QpSpec)> {
         // SAFETY: an open device.
         let create = unsafe { slot(self.context, Slot::CreateQpEx) }?;
         // SAFETY: the slot's type.
@@ -306,11 +306,19 @@ impl CDevice {
             send_ops_flags: if spec.has_builder { builder } else { 0 },
         };
         // SAFETY: an open device and filled attributes.
-        made(
+        let qp = made(
             unsafe { create(self.context, &raw mut attr) },
             "ibv_create_qp_ex",
-        )
-        .map(Object)
+        )?;
+        let given = QpSpec {
+            send_wr: attr.cap.max_send_wr,
+            recv_wr: attr.cap.max_recv_wr,
+            send_sge: attr.cap.max_send_sge,
+            recv_sge: attr.cap.max_recv_sge,
+            inline: attr.cap.max_inline_data,
+            ..*spec
+        };
+        Ok((Object(qp), given))
     }
 
     /// Shared receive queue.

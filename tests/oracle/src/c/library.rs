@@ -39,7 +39,7 @@ pub fn load(file: &str) -> Result<*mut c_void> {
     Ok(handle)
 }
 
-fn symbol(handle: *mut c_void, name: &CStr) -> Result<*mut c_void> {
+pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> Result<*mut c_void> {
     // SAFETY: a handle of `dlopen` that is never closed, and a C string.
     let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
     if found.is_null() {

@@ -3,4 +3,6 @@
 
 pub mod device;
 pub mod library;
+pub mod locate;
 pub mod post;
+pub mod subject;

@@ -1,0 +1,143 @@
+//! Many runs on many queue pairs, until enough WQEs were compared.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::c::device::QpSpec;
+use crate::call::{Arena, Service};
+use crate::compare::{Findings, Two, compare};
+use crate::coverage::Coverage;
+use crate::generate::EXTRA;
+use crate::pass::{self, Tracing};
+use crate::ring::BLOCK;
+use crate::script::script;
+use crate::subject::Subject;
+
+/// Two bytes that share no bit, so that no written byte looks unwritten.
+const POISONS: [u8; 2] = [0xee, 0x11];
+
+/// Makes the same queue pair with different implementations.
+pub trait Maker {
+    /// Whose.
+    fn name(&self) -> &'static str;
+
+    /// Whether it has this service yet.
+    fn has(&self, service: Service) -> bool;
+
+    /// One queue pair. `given` is what the witness gave, for implementations that take sizes as they are.
+    ///
+    /// # Errors
+    ///
+    /// As its calls.
+    fn make<'a>(&'a self, asked: &QpSpec, witness: &dyn Subject) -> Result<Box<dyn Subject + 'a>>;
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// WQEs to post on each implementation.
+    pub wqes: u64,
+    /// Of the generator.
+    pub seed: u64,
+    /// Calls traced: one of so many.
+    pub one_of: usize,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    /// Per implementation.
+    pub findings: BTreeMap<&'static str, Findings>,
+    /// What was driven.
+    pub coverage: Coverage,
+    /// WQEs posted.
+    pub wqes: u64,
+}
+
+/// A queue pair's limits: small rings wrap often; the largest inline size makes WQEs that no BlueFlame register takes.
+fn limits(rng: &mut StdRng, service: Service) -> QpSpec {
+    let inline = [0, 64, 96, 188, 400];
+    let sge = [1, 2, 4, 7, 16, 24];
+    let pick = |rng: &mut StdRng, from: &[u32]| from[rng.random_range(0..from.len())];
+    QpSpec {
+        service,
+        send_wr: pick(rng, &[4, 17, 32, 64, 100]),
+        recv_wr: 1,
+        send_sge: pick(rng, &sge),
+        recv_sge: 1,
+        inline: match service {
+            Service::Raw => 0,
+            _ => pick(rng, &inline),
+        },
+        tso_header: match service {
+            Service::Raw => pick(rng, &[54, 66, 128]) as u16,
+            _ => 0,
+        },
+        signals_all: rng.random_ratio(1, 8),
+        has_builder: rng.random_ratio(7, 8),
+    }
+}
+
+/// Runs until the plan is fulfilled.
+///
+/// # Errors
+///
+/// An object cannot be made.
+pub fn run(
+    witness: &dyn Maker,
+    subjects: &[&dyn Maker],
+    plan: Plan,
+    services: &[Service],
+) -> Result<Report> {
+    let mut rng = StdRng::seed_from_u64(plan.seed);
+    let arena = Arena::new(plan.seed);
+    let mut report = Report {
+        findings: BTreeMap::new(),
+        coverage: Coverage::new(services, EXTRA),
+        wqes: 0,
+    };
+    let per_run = (plan.wqes / 24).clamp(400, 40_000);
+    let mut round = 0;
+    while report.wqes < plan.wqes {
+        let service = services[round % services.len()];
+        round += 1;
+        let asked = limits(&mut rng, service);
+        let mut theirs = witness.make(&asked, &crate::subject::Nothing)?;
+        let spec = theirs.spec();
+        let ring = (theirs.memory().ring.len() / BLOCK) as u32;
+        let script = script(&mut rng, &arena, spec, ring, per_run, &mut report.coverage);
+        report.wqes += script.wqes;
+        let tracing = Tracing {
+            one_of: plan.one_of,
+        };
+        let both = |subject: &mut dyn Subject| -> Result<Two> {
+            Ok(Two {
+                one: pass::run(subject, &script, POISONS[0], tracing)?,
+                other: pass::run(subject, &script, POISONS[1], Tracing { one_of: 0 })?,
+            })
+        };
+        let truth = both(&mut *theirs)?;
+        for maker in subjects.iter().filter(|maker| maker.has(service)) {
+            let mut ours = maker.make(&asked, &*theirs)?;
+            let did = both(&mut *ours)?;
+            let mut findings = compare(&script, &truth, &did);
+            if ours.spec() != spec {
+                findings.differ("limits of the queue pair".to_owned(), || {
+                    format!(
+                        "asked {asked:?}\n    libmlx5 {spec:?}\n    ours {:?}",
+                        ours.spec()
+                    )
+                });
+            }
+            report
+                .findings
+                .entry(maker.name())
+                .or_default()
+                .add(findings);
+        }
+    }
+    Ok(report)
+}

@@ -1,0 +1,303 @@
+//! Two implementations' passes, byte for byte, under the mask of what the first one writes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::pass::{Left, Pass, Posted, watched};
+use crate::ring::BLOCK;
+use crate::script::{Posting, Script, Step};
+use crate::trace::Event;
+
+/// What was compared and what differed.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// WQEs compared.
+    pub wqes: u64,
+    /// Completions compared.
+    pub completions: u64,
+    /// Posting calls compared.
+    pub calls: u64,
+    /// Calls of which the single-step traces were compared.
+    pub traced: u64,
+    /// Bytes of WQEs that the first implementation writes.
+    pub written: u64,
+    /// Bytes that only the second one writes.
+    pub beyond: u64,
+    /// Differences by what differs.
+    pub differences: BTreeMap<String, u64>,
+    /// The first of each kind in full.
+    pub examples: BTreeMap<String, String>,
+    /// Differences that are known and named.
+    pub divergences: BTreeMap<&'static str, u64>,
+}
+
+impl Findings {
+    /// All of them.
+    pub fn count(&self) -> u64 {
+        self.differences.values().sum()
+    }
+
+    /// Notes one; the words are made only for the first of its kind.
+    pub fn differ(&mut self, kind: String, example: impl FnOnce() -> String) {
+        let n = self.differences.entry(kind.clone()).or_default();
+        *n += 1;
+        if *n == 1 {
+            self.examples.insert(kind, example());
+        }
+    }
+
+    /// Adds another one's.
+    pub fn add(&mut self, other: Self) {
+        self.wqes += other.wqes;
+        self.completions += other.completions;
+        self.calls += other.calls;
+        self.traced += other.traced;
+        self.written += other.written;
+        self.beyond += other.beyond;
+        for (kind, n) in other.differences {
+            *self.differences.entry(kind).or_default() += n;
+        }
+        for (kind, example) in other.examples {
+            self.examples.entry(kind).or_insert(example);
+        }
+        for (name, n) in other.divergences {
+            *self.divergences.entry(name).or_default() += n;
+        }
+    }
+}
+
+/// Two passes of one implementation, over different poisons.
+#[derive(Debug)]
+pub struct Two {
+    /// Over the one.
+    pub one: Pass,
+    /// Over the other.
+    pub other: Pass,
+}
+
+fn dump(bytes: &[u8], written: &[bool]) -> String {
+    let mut text = String::new();
+    for (row, chunk) in bytes.chunks(16).enumerate() {
+        let _ = write!(text, "    {:03x}:", row * 16);
+        for (column, byte) in chunk.iter().enumerate() {
+            match written.get(row * 16 + column) {
+                Some(false) => text.push_str(" .."),
+                _ => {
+                    let _ = write!(text, " {byte:02x}");
+                }
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Doorbell record, fences and register, without the ring; and whether the ring was stored to after the record.
+fn order(events: &[Event]) -> (Vec<Event>, bool) {
+    let mut rang = false;
+    let mut late = false;
+    let mut order = Vec::new();
+    for event in events {
+        match event {
+            Event::Store { range, .. } if *range == watched::RING => late |= rang,
+            Event::Store { range, .. } if *range == watched::RECORD => {
+                rang = true;
+                order.push(*event);
+            }
+            // A lock is each implementation's own business.
+            Event::FullFence | Event::LoadFence => {}
+            _ => order.push(*event),
+        }
+    }
+    // Which half of the register is next depends on what was before the run; compare from the first store into it.
+    let base = order.iter().find_map(|event| match event {
+        Event::Store { range, offset, .. } if *range == watched::REGISTER => Some(*offset),
+        _ => None,
+    });
+    for event in &mut order {
+        if let Event::Store { range, offset, .. } = event
+            && *range == watched::REGISTER
+        {
+            *offset = offset.wrapping_sub(base.unwrap_or(0));
+        }
+    }
+    (order, late)
+}
+
+/// Compares what a second implementation did with what the first one did.
+pub fn compare(script: &Script, witness: &Two, subject: &Two) -> Findings {
+    let mut findings = Findings::default();
+    for (number, step) in script.steps.iter().enumerate() {
+        match step {
+            Step::Complete { counter, opcode } => {
+                findings.completions += 1;
+                let (ours, theirs) = (&subject.one.steps[number], &witness.one.steps[number]);
+                if ours != theirs || matches!(theirs, Left::Completed(None)) {
+                    findings.differ(format!("completion of {opcode:?}"), || {
+                        format!("block {counter}: libmlx5 {theirs:?}\n    ours {ours:?}")
+                    });
+                }
+            }
+            Step::Post(posting) => {
+                findings.calls += 1;
+                let get = |pass: &Pass| -> Option<usize> {
+                    matches!(pass.steps[number], Left::Posted(_)).then_some(number)
+                };
+                if get(&witness.one).is_some() {
+                    call(&mut findings, posting, number, witness, subject);
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn posted(pass: &Pass, number: usize) -> &Posted {
+    match &pass.steps[number] {
+        Left::Posted(posted) => posted,
+        Left::Completed(_) => unreachable!("passes of the same script"),
+    }
+}
+
+fn call(findings: &mut Findings, posting: &Posting, number: usize, witness: &Two, subject: &Two) {
+    let theirs = [posted(&witness.one, number), posted(&witness.other, number)];
+    let ours = [posted(&subject.one, number), posted(&subject.other, number)];
+    let api = posting.post.api;
+    let what = |index: usize| posting.post.wrs.get(index).map(|wr| wr.opcode);
+    if theirs[0].outcome != ours[0].outcome {
+        let (theirs, ours) = (theirs[0].outcome, ours[0].outcome);
+        findings.differ(format!("{api:?}: what the call returns"), || {
+            format!("{:?}: libmlx5 {theirs:?}, ours {ours:?}", posting.mistake)
+        });
+    }
+    if theirs[0].record != ours[0].record {
+        let (theirs, ours) = (theirs[0].record, ours[0].record);
+        findings.differ(format!("{api:?}: doorbell record"), || {
+            format!("{:?}: libmlx5 {theirs:x?}, ours {ours:x?}", posting.mistake)
+        });
+    }
+    // The model of the generator is a third opinion about where the queue stands.
+    if posting.wqes.is_empty() {
+        // Nothing posted.
+    } else if theirs[0].record[1] != posting.end & 0xffff {
+        findings.differ(
+            format!("{api:?}: libmlx5 against the model of sizes"),
+            || {
+                let first = what(0);
+                format!(
+                    "{first:?}: from block {} to {}, libmlx5's record {}; {:?} {:?}",
+                    posting.start,
+                    posting.end,
+                    theirs[0].record[1],
+                    theirs[0].outcome,
+                    posting.post.wrs
+                )
+            },
+        );
+    }
+    for (index, (start, units)) in posting.wqes.iter().enumerate() {
+        findings.wqes += 1;
+        let at = (start - posting.start) as usize * BLOCK;
+        let len = *units as usize * 16;
+        let part = |pass: &Pass, posted: &Posted| {
+            pass.bytes[posted.bytes.clone()][at..at + len.next_multiple_of(BLOCK)].to_vec()
+        };
+        let one = part(&witness.one, theirs[0]);
+        let other = part(&witness.other, theirs[1]);
+        let our_one = part(&subject.one, ours[0]);
+        let our_other = part(&subject.other, ours[1]);
+        let mask: Vec<bool> = one.iter().zip(&other).map(|(a, b)| a == b).collect();
+        let our_mask: Vec<bool> = our_one
+            .iter()
+            .zip(&our_other)
+            .map(|(a, b)| a == b)
+            .collect();
+        findings.written += mask.iter().filter(|written| **written).count() as u64;
+        let beyond = mask.iter().zip(&our_mask);
+        findings.beyond += beyond.filter(|(theirs, ours)| !**theirs && **ours).count() as u64;
+        let differs = (0..one.len()).any(|i| mask[i] && (one[i] != our_one[i] || !our_mask[i]));
+        if differs {
+            let opcode = what(index);
+            findings.differ(format!("{api:?}: WQE of {opcode:?}"), || {
+                format!(
+                    "{:?}\n  libmlx5:\n{}  ours:\n{}",
+                    posting.post.wrs[index],
+                    dump(&one, &mask),
+                    dump(&our_one, &our_mask)
+                )
+            });
+        }
+    }
+    if !ours[0].strays.is_empty() && theirs[0].strays.is_empty() {
+        findings.differ(format!("{api:?}: stores outside of the WQEs"), || {
+            format!("blocks {:?} of {:?}", ours[0].strays, posting.post.wrs)
+        });
+    }
+    register(findings, posting, [theirs, ours], [witness, subject]);
+    if let (Some((theirs, _)), Some((ours, _))) = (&theirs[0].trace, &ours[0].trace) {
+        findings.traced += 1;
+        let (theirs, _) = order(theirs);
+        let (ours, late) = order(ours);
+        if late {
+            findings.differ(
+                format!("{api:?}: ring stored to after the record"),
+                String::new,
+            );
+        }
+        if theirs != ours {
+            let n = posting.wqes.len();
+            findings.differ(
+                format!("{api:?}: order of record, fences, register"),
+                || format!("{n} WQEs\n    libmlx5 {theirs:?}\n    ours    {ours:?}"),
+            );
+        }
+    }
+}
+
+fn register(
+    findings: &mut Findings,
+    posting: &Posting,
+    [theirs, ours]: [[&Posted; 2]; 2],
+    [witness, subject]: [&Two; 2],
+) {
+    let api = posting.post.api;
+    let half = |posted: &Posted| posted.register.as_ref().map(|(half, _)| *half);
+    if half(theirs[0]) != half(ours[0]) {
+        let (theirs, ours) = (half(theirs[0]), half(ours[0]));
+        findings.differ(format!("{api:?}: half of the register"), || {
+            format!("libmlx5 {theirs:?}, ours {ours:?}")
+        });
+        return;
+    }
+    let bytes = |pass: &Pass, posted: &Posted| {
+        let (_, range) = posted.register.as_ref()?;
+        Some(pass.bytes[range.clone()].to_vec())
+    };
+    let (Some(one), Some(other)) = (
+        bytes(&witness.one, theirs[0]),
+        bytes(&witness.other, theirs[1]),
+    ) else {
+        return;
+    };
+    let (Some(our_one), Some(our_other)) =
+        (bytes(&subject.one, ours[0]), bytes(&subject.other, ours[1]))
+    else {
+        return;
+    };
+    let mask: Vec<bool> = one.iter().zip(&other).map(|(a, b)| a == b).collect();
+    let our_mask: Vec<bool> = our_one
+        .iter()
+        .zip(&our_other)
+        .map(|(a, b)| a == b)
+        .collect();
+    if (0..one.len()).any(|i| mask[i] && (one[i] != our_one[i] || !our_mask[i])) {
+        findings.differ(format!("{api:?}: bytes in the register"), || {
+            format!(
+                "{} WQEs\n  libmlx5:\n{}  ours:\n{}",
+                posting.wqes.len(),
+                dump(&one, &mask),
+                dump(&our_one, &our_mask)
+            )
+        });
+    }
+}

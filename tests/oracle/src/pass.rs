@@ -1,0 +1,167 @@
+//! Carries out a script on one implementation, over poisoned memory, and keeps what it left there.
+
+use std::ops::Range;
+
+use anyhow::Result;
+
+use crate::call::Outcome;
+use crate::ring::BLOCK;
+use crate::script::{Script, Step};
+use crate::subject::{Completion, Subject};
+use crate::trace::{self, Event};
+
+/// Watched ranges of a traced call, by their numbers in [`Event::Store`].
+pub mod watched {
+    /// The ring.
+    pub const RING: usize = 0;
+    /// The doorbell record.
+    pub const RECORD: usize = 1;
+    /// The register, both halves.
+    pub const REGISTER: usize = 2;
+}
+
+/// What one step left.
+#[derive(Debug, PartialEq)]
+pub enum Left {
+    /// A posting call.
+    Posted(Posted),
+    /// A completion; `None` if none was found.
+    Completed(Option<Completion>),
+}
+
+/// What a posting call left.
+#[derive(Debug, PartialEq)]
+pub struct Posted {
+    /// What it returned.
+    pub outcome: Outcome,
+    /// The WQEs, in [`Pass::bytes`].
+    pub bytes: Range<usize>,
+    /// Both words of the doorbell record, the queue pair's number in control segments taken off.
+    pub record: [u32; 2],
+    /// Which half of the register changed (the first one in the pass is 0), and all of its bytes in [`Pass::bytes`].
+    pub register: Option<(usize, Range<usize>)>,
+    /// Stray stores: offsets in the ring outside of the WQEs.
+    pub strays: Vec<usize>,
+    /// Doorbell record, fences and register in the order of execution, if the call was traced; and the instructions.
+    pub trace: Option<(Vec<Event>, u64)>,
+}
+
+/// What a whole script left.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// Bytes of all WQEs and registers.
+    pub bytes: Vec<u8>,
+    /// Per step.
+    pub steps: Vec<Left>,
+}
+
+/// Which posting calls are traced: one of so many.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracing {
+    /// One of so many; 0 for none.
+    pub one_of: usize,
+}
+
+/// Carries out a script.
+///
+/// # Errors
+///
+/// The queue pair cannot be brought to its first state.
+pub fn run(
+    subject: &mut dyn Subject,
+    script: &Script,
+    poison: u8,
+    tracing: Tracing,
+) -> Result<Pass> {
+    subject.restart()?;
+    let memory = subject.memory();
+    let blocks = (memory.ring.len() / BLOCK) as u32;
+    let half = memory.register.len() / 2;
+    let mut first_half = None;
+    let mut pass = Pass::default();
+    for (number, step) in script.steps.iter().enumerate() {
+        let posting = match step {
+            Step::Complete { counter, opcode } => {
+                let completion = subject.complete(*counter, opcode.device());
+                pass.steps.push(Left::Completed(completion));
+                continue;
+            }
+            Step::Post(posting) => posting,
+        };
+        memory.ring.fill(poison);
+        memory.register.fill(poison);
+        let mut outcome = Outcome::DONE;
+        let is_traced = tracing.one_of > 0 && number % tracing.one_of == tracing.one_of / 2;
+        let trace = if is_traced {
+            let range = |shared: crate::ring::Shared| trace::Range {
+                start: shared.address(),
+                len: shared.len(),
+            };
+            let ranges = [memory.ring, memory.record, memory.register].map(range);
+            let trace = trace::run(&ranges, false, &mut || {
+                outcome = subject.post(&posting.post)
+            });
+            Some((trace.events, trace.instructions))
+        } else {
+            outcome = subject.post(&posting.post);
+            None
+        };
+        let ring = memory.ring.copy();
+        let at = pass.bytes.len();
+        let mut is_ours = vec![false; blocks as usize];
+        for block in posting.start..posting.end {
+            let place = (block % blocks) as usize;
+            is_ours[place] = true;
+            pass.bytes
+                .extend_from_slice(&ring[place * BLOCK..][..BLOCK]);
+        }
+        let bytes = at..pass.bytes.len();
+        // A refused call may leave what it began.
+        let mut strays = Vec::new();
+        if posting.mistake.is_none() && !posting.post.aborts {
+            for (place, block) in ring.chunks_exact(BLOCK).enumerate() {
+                if !is_ours[place] && block.iter().any(|byte| *byte != poison) {
+                    strays.push(place);
+                }
+            }
+        }
+        let mut register = None;
+        let halves = memory.register.copy();
+        for (index, bytes) in halves.chunks_exact(half).enumerate() {
+            if bytes.iter().any(|byte| *byte != poison) {
+                let at = pass.bytes.len();
+                pass.bytes.extend_from_slice(bytes);
+                let first = *first_half.get_or_insert(index);
+                register = Some((index ^ first, at..pass.bytes.len()));
+            }
+        }
+        pass.steps.push(Left::Posted(Posted {
+            outcome,
+            bytes,
+            record: [memory.record.word(0), memory.record.word(4)],
+            register,
+            strays,
+            trace,
+        }));
+    }
+    // The queue pair's number is each implementation's own; everything else must be equal.
+    for (step, left) in script.steps.iter().zip(&pass.steps) {
+        if let (Step::Post(posting), Left::Posted(posted)) = (step, left) {
+            for (start, _) in &posting.wqes {
+                let at = posted.bytes.start + (start - posting.start) as usize * BLOCK;
+                take_off_number(&mut pass.bytes[at..at + BLOCK], memory.qpn);
+            }
+            if let Some((_, range)) = &posted.register {
+                take_off_number(&mut pass.bytes[range.clone()], memory.qpn);
+            }
+        }
+    }
+    Ok(pass)
+}
+
+/// In the control segment bytes 4 to 6 are the queue pair's number. Where it is another one, it stays and shows.
+fn take_off_number(wqe: &mut [u8], qpn: u32) {
+    if wqe[4..7] == qpn.to_be_bytes()[1..] {
+        wqe[4..7].copy_from_slice(b"QPN");
+    }
+}

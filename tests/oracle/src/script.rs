@@ -1,0 +1,165 @@
+//! A run of one queue pair as steps, made before anything is carried out, so that every implementation does the same.
+
+use rand::rngs::StdRng;
+
+use crate::c::device::QpSpec;
+use crate::call::{Api, Arena, Opcode};
+use crate::coverage::Coverage;
+use crate::generate::{Generator, Place};
+use crate::shape::{Cell, blocks, units};
+
+/// One thing to do.
+#[derive(Debug)]
+pub enum Step {
+    /// A posting call.
+    Post(Posting),
+    /// The device completes everything posted so far.
+    Complete {
+        /// First block of the last WQE.
+        counter: u16,
+        /// Its operation.
+        opcode: Opcode,
+    },
+}
+
+/// A posting call and where it must end up.
+#[derive(Debug)]
+pub struct Posting {
+    /// The call.
+    pub post: crate::call::Post,
+    /// Blocks posted before it.
+    pub start: u32,
+    /// Blocks posted after it.
+    pub end: u32,
+    /// First block, counted from the start of the run, and size in 16-byte units of each WQE that must be there after it.
+    pub wqes: Vec<(u32, u32)>,
+    /// It must be refused, for this reason.
+    pub mistake: Option<&'static str>,
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Script {
+    /// What to do.
+    pub steps: Vec<Step>,
+    /// WQEs in it.
+    pub wqes: u64,
+}
+
+fn note_list(coverage: &mut Coverage, len: usize) {
+    coverage.note(match len {
+        1 => "list of 1",
+        2..16 => "list of 2 to 15",
+        16 => "list of 16",
+        _ => "list of 17 or more",
+    });
+}
+
+/// Makes a run of about `wqes` WQEs on a queue pair with a ring of `ring` blocks.
+pub fn script(
+    rng: &mut StdRng,
+    arena: &Arena,
+    spec: QpSpec,
+    ring: u32,
+    wqes: u64,
+    coverage: &mut Coverage,
+) -> Script {
+    let mut generator = Generator::new(rng, arena, spec);
+    let mut script = Script {
+        steps: Vec::new(),
+        wqes: 0,
+    };
+    let mut position = 0;
+    let mut outstanding = 0;
+    let mut last = None;
+    let mut invalidated = false;
+    loop {
+        let place = Place {
+            position,
+            ring,
+            free: spec.send_wr - outstanding,
+        };
+        let ends = script.wqes >= wqes;
+        // The last one leaves no fence to be remembered over a restart.
+        let made = if ends {
+            generator.plain(place)
+        } else {
+            generator.next(coverage, place)
+        };
+        let Some(made) = made else {
+            let Some((counter, opcode)) = last else {
+                unreachable!("an empty queue has room");
+            };
+            script.steps.push(Step::Complete { counter, opcode });
+            outstanding = 0;
+            continue;
+        };
+        let start = position;
+        let posts = match (made.mistake, made.post.api) {
+            (None, _) if made.post.aborts => 0,
+            (None, _) => made.post.wrs.len(),
+            (Some(_), Api::Chain) => made.post.wrs.len() - 1,
+            (Some(_), Api::Builder) => 0,
+        };
+        let mut sizes = Vec::new();
+        for (wr, shape) in made.post.wrs.iter().zip(&made.shapes).take(posts) {
+            let size = blocks(spec.service, wr);
+            let offset = position % ring;
+            coverage.hit(Cell {
+                service: spec.service,
+                api: made.post.api,
+                opcode: wr.opcode,
+                flags: wr.flags,
+                shape: *shape,
+                wraps: offset + size > ring,
+            });
+            let unit = units(spec.service, wr);
+            if unit > 16 {
+                coverage.note("more than 256 bytes in one WQE");
+            }
+            if invalidated {
+                coverage.note("small fence after an invalidation");
+            }
+            invalidated = matches!(wr.opcode, Opcode::LocalInv | Opcode::BindMw);
+            if wr.opcode.has_data() && !wr.address_first {
+                coverage.note("datagram address after the data");
+            }
+            last = Some((position as u16, wr.opcode));
+            sizes.push((position, unit));
+            position += size;
+        }
+        if let Some(mistake) = made.mistake {
+            coverage.note(mistake);
+        }
+        if made.post.aborts {
+            coverage.note("builder aborted");
+        }
+        if posts > 0 {
+            note_list(coverage, posts);
+            if position % ring < start % ring {
+                coverage.note("list over the end of the ring");
+            }
+            if position >> 16 != start >> 16 {
+                coverage.note("index over 16 bits");
+            }
+            if spec.signals_all {
+                coverage.note("every work request signalled");
+            }
+        }
+        outstanding += posts as u32;
+        script.wqes += posts as u64;
+        script.steps.push(Step::Post(Posting {
+            post: made.post,
+            start,
+            end: position,
+            wqes: sizes,
+            mistake: made.mistake,
+        }));
+        if ends {
+            if let Some((counter, opcode)) = last {
+                script.steps.push(Step::Complete { counter, opcode });
+            }
+            return script;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What is compared: implementations of posting and polling on one queue pair.
+
+use anyhow::Result;
+use oxverbs_ffi::abi::work::ibv_wc;
+use serde::Serialize;
+use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
+
+use crate::c::device::QpSpec;
+use crate::call::{Outcome, Post};
+use crate::ring::Shared;
+
+/// Memory of a queue pair's send side.
+#[derive(Clone, Copy, Debug)]
+pub struct SendMemory {
+    /// The ring.
+    pub ring: Shared,
+    /// The doorbell record: receive word, send word.
+    pub record: Shared,
+    /// The BlueFlame register: both halves.
+    pub register: Shared,
+    /// The number in control segments.
+    pub qpn: u32,
+    /// The number in completions.
+    pub user_index: u32,
+}
+
+/// A work completion in plain fields. Fields that the status or opcode leaves undefined are as the caller put them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the fields of ibv_wc")]
+pub struct Completion {
+    pub wr_id: u64,
+    pub status: u32,
+    pub opcode: u32,
+    pub vendor_err: u32,
+    pub byte_len: u32,
+    pub imm_data: u32,
+    /// Whether it is the queue pair's number (numbers differ between implementations).
+    pub is_own_qpn: bool,
+    pub src_qp: u32,
+    pub wc_flags: u32,
+    pub pkey_index: u16,
+    pub slid: u16,
+    pub sl: u8,
+    pub dlid_path_bits: u8,
+}
+
+impl Completion {
+    /// From C's struct.
+    pub fn of(wc: &ibv_wc, qpn: u32) -> Self {
+        Self {
+            wr_id: wc.wr_id,
+            status: wc.status,
+            opcode: wc.opcode,
+            vendor_err: wc.vendor_err,
+            byte_len: wc.byte_len,
+            imm_data: wc.imm_data,
+            is_own_qpn: wc.qp_num == qpn,
+            src_qp: wc.src_qp,
+            wc_flags: wc.wc_flags,
+            pkey_index: wc.pkey_index,
+            slid: wc.slid,
+            sl: wc.sl,
+            dlid_path_bits: wc.dlid_path_bits,
+        }
+    }
+}
+
+/// One implementation's queue pair.
+pub trait Subject {
+    /// Whose it is.
+    fn name(&self) -> &'static str;
+
+    /// Brings it to its first state: indices 0, ready to send.
+    ///
+    /// # Errors
+    ///
+    /// As its calls.
+    fn restart(&mut self) -> Result<()>;
+
+    /// Where its memory is.
+    fn memory(&self) -> SendMemory;
+
+    /// What was asked for, with the limits that were given.
+    fn spec(&self) -> QpSpec;
+
+    /// Posts.
+    fn post(&mut self, post: &Post) -> Outcome;
+
+    /// Completes everything up to the WQE that begins at block `counter`, and polls that completion.
+    fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion>;
+}
+
+/// A successful requester's entry.
+pub fn requester(memory: &SendMemory, counter: u16, opcode: u8) -> Cqe64 {
+    Cqe64 {
+        srqn_uidx: memory.user_index.into(),
+        byte_cnt: 8.into(),
+        sop_drop_qpn: SopDropQpn::from_bits((u32::from(opcode) << 24 | memory.qpn).into()),
+        wqe_counter: counter.into(),
+        op_own: OpOwn::of(CqeOpcode::REQ, CqeFormat::NONE, false, false),
+        ..Cqe64::default()
+    }
+}
+
+/// No queue pair: where the first one is made there is none to look at.
+#[derive(Debug)]
+pub struct Nothing;
+
+impl Subject for Nothing {
+    fn name(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        anyhow::bail!("no queue pair")
+    }
+
+    fn memory(&self) -> SendMemory {
+        unreachable!("no queue pair")
+    }
+
+    fn spec(&self) -> QpSpec {
+        unreachable!("no queue pair")
+    }
+
+    fn post(&mut self, _: &Post) -> Outcome {
+        unreachable!("no queue pair")
+    }
+
+    fn complete(&mut self, _: u16, _: u8) -> Option<Completion> {
+        None
+    }
+}
