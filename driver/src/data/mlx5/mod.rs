@@ -10,13 +10,16 @@
 //! | `table` | from the user index in a completion to that |
 //! | `srq` | shared receive queues: a linked list with many returners |
 //! | `lock` | the lock for what is shared |
+//! | `cq` | completion queues |
 
+pub mod cq;
 mod error;
 mod lock;
 mod record;
 mod srq;
 mod table;
 
+pub use cq::{Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog};
 pub use error::{PostError, Refused};
 pub use record::{
     KeepAlive, QueueKind, QueueRecord, ReceiveSide, RecvShared, SendShared, WorkKind, WorkRecord,

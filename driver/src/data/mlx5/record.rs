@@ -347,6 +347,7 @@ pub struct QueueRecord {
     cookie: usize,
     send: Option<SendShared>,
     receive: ReceiveSide,
+    checksums: bool,
     /// The memory that `send` and `receive` point to; a late completion may still look at it.
     _memory: Option<KeepAlive>,
 }
@@ -375,8 +376,23 @@ impl QueueRecord {
             cookie,
             send,
             receive,
+            checksums: false,
             _memory: memory,
         }
+    }
+
+    /// Its completions say whether checksums of packets are right: the device checks them for this kind of queue pair
+    /// (never for a receive work queue, whose `IBV_WC_IP_CSUM_OK` libmlx5 does not report).
+    #[must_use]
+    pub fn with_checksums(mut self) -> Self {
+        self.checksums = true;
+        self
+    }
+
+    /// Whether its completions say that checksums are right.
+    #[inline]
+    pub fn has_checksums(&self) -> bool {
+        self.checksums
     }
 
     /// Kind of the queue.

@@ -1,0 +1,260 @@
+//! The completion queue.
+//!
+//! A ring of entries that the device writes and the program reads; a bit in each says whose it is. A poll looks at the
+//! next entry's last byte, finds the queue that the entry is about by the number in it, takes the work request's
+//! number from that queue's record, and tells the device, once per poll, how far it came.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `ring` | where entries stand and whose they are |
+//! | `parse` | what an entry means for its queue |
+//! | `batch` | polling into an array |
+//! | `lazy` | polling one by one, fields on request |
+//! | `scatter` | data inside entries |
+//! | `arm` | asking for an event |
+//! | `clean`, `resize` | entries taken out, entries moved |
+//! | `clock` | device time to wall-clock time |
+//! | `dump` | what is written about errors |
+//!
+//! Nothing that an entry says is trusted. One that is about no known queue, or of no known kind, is *dropped*: it makes
+//! no completion, polling goes on behind it, and [`dropped`](CompletionQueue::dropped) counts it. (libmlx5 returns an
+//! error then, and the completions before it in the same call are lost.) A call drops at most as many entries as the
+//! queue has.
+
+mod arm;
+mod batch;
+mod clock;
+mod completion;
+mod dump;
+mod parse;
+mod ring;
+mod scatter;
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use wqe_format::mlx5::{Cqe64, CqeFormat};
+
+pub use arm::EventCount;
+pub use clock::{ClockBusy, ClockInfo, ClockPage};
+pub use completion::{Completion, flag as wc_flag, opcode as wc_opcode};
+pub use dump::ErrorLog;
+
+use arm::Doorbell;
+use parse::Readers;
+use ring::CqRing;
+use scatter::InlineData;
+
+use super::record::KeepAlive;
+use super::table::UserIndexTable;
+
+/// How entries name the queue that they are about: what the kernel answered in `cqe_version`.
+#[derive(Clone, Debug)]
+pub enum CqeVersion {
+    /// By queue pair number, or by shared receive queue number.
+    V0 {
+        /// Records by queue pair number.
+        queue_pairs: Arc<UserIndexTable>,
+        /// Records by shared receive queue number.
+        shared_queues: Arc<UserIndexTable>,
+    },
+    /// By the user index that the queue was created with.
+    V1(Arc<UserIndexTable>),
+}
+
+/// What a completion queue is made of.
+pub struct CqParts {
+    /// Its entries.
+    pub ring: NonNull<u8>,
+    /// Their number, a power of two.
+    pub entries: u32,
+    /// Bytes of one: 64 or 128.
+    pub entry_size: u32,
+    /// The device's number of the queue.
+    pub cqn: u32,
+    /// Its doorbell record: consumer index and arming.
+    pub doorbell_record: NonNull<u32>,
+    /// The page of device registers that it is armed by.
+    pub uar: NonNull<u8>,
+    /// How entries name queues.
+    pub version: CqeVersion,
+    /// The kernel's clock page, where lazy polling is to give wall-clock times.
+    pub clock: Option<ClockPage>,
+    /// Where errors are written about.
+    pub error_log: Arc<ErrorLog>,
+    /// Keeps the ring and the doorbell record.
+    pub memory: Option<KeepAlive>,
+}
+
+impl fmt::Debug for CqParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqParts")
+            .field("entries", &self.entries)
+            .field("entry_size", &self.entry_size)
+            .field("cqn", &self.cqn)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number or size of entries is not one that a queue can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadCqGeometry;
+
+impl fmt::Display for BadCqGeometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a completion queue has a power of two of entries, up to 2^24, of 64 or 128 bytes",
+        )
+    }
+}
+
+impl std::error::Error for BadCqGeometry {}
+
+/// A completion queue. Whoever has `&mut` to it polls.
+pub struct CompletionQueue {
+    ring: CqRing,
+    /// Entries taken, modulo 2^32.
+    ci: u32,
+    v1: bool,
+    doorbell: Doorbell,
+    readers: Readers,
+    dropped: u64,
+    cqn: u32,
+    events: EventCount,
+    clock: Option<ClockPage>,
+    error_log: Arc<ErrorLog>,
+    _memory: Option<KeepAlive>,
+}
+
+impl CompletionQueue {
+    /// A queue whose entries are marked here as never written.
+    ///
+    /// # Errors
+    ///
+    /// See [`BadCqGeometry`].
+    ///
+    /// # Safety
+    ///
+    /// - The ring (`entries * entry_size` bytes, aligned to 64) and the doorbell record (8 bytes, aligned to 8) are readable
+    ///   and writable as long as `memory` or the queue exists, the page of registers (40 bytes, aligned to 8) writable;
+    ///   nobody accesses them but the queue and, later, the device.
+    /// - The buffers of work requests that complete here stay writable until their completion is taken, as posting them
+    ///   promised: data inside completions is copied there.
+    pub unsafe fn new(parts: CqParts) -> Result<Self, BadCqGeometry> {
+        let ring = CqRing::new(parts.ring, parts.entries, parts.entry_size).ok_or(BadCqGeometry)?;
+        // SAFETY: ours alone by contract.
+        unsafe { ring.mark_never_written() };
+        let (v1, readers) = match parts.version {
+            CqeVersion::V1(table) => (
+                true,
+                Readers {
+                    queues: table.reader(),
+                    shared: None,
+                },
+            ),
+            CqeVersion::V0 {
+                queue_pairs,
+                shared_queues,
+            } => (
+                false,
+                Readers {
+                    queues: queue_pairs.reader(),
+                    shared: Some(shared_queues.reader()),
+                },
+            ),
+        };
+        Ok(Self {
+            ring,
+            ci: 0,
+            v1,
+            // SAFETY: passed on.
+            doorbell: unsafe { Doorbell::new(parts.doorbell_record, parts.uar) },
+            readers,
+            dropped: 0,
+            cqn: parts.cqn,
+            events: EventCount::default(),
+            clock: parts.clock,
+            error_log: parts.error_log,
+            _memory: parts.memory,
+        })
+    }
+
+    /// The device's number, which the kernel gives when the queue is created: after the ring was made.
+    pub fn set_cqn(&mut self, cqn: u32) {
+        self.cqn = cqn;
+    }
+
+    /// The device's number.
+    pub fn cqn(&self) -> u32 {
+        self.cqn
+    }
+
+    /// Entries in the ring: one more than `ibv_create_cq` is told.
+    pub fn entries(&self) -> u32 {
+        self.ring.count()
+    }
+
+    /// Entries taken so far, modulo 2^32.
+    pub fn consumer_index(&self) -> u32 {
+        self.ci
+    }
+
+    /// Entries that made no completion because they were about no known queue or of no known kind.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// What counts the events taken of this queue; whoever takes them counts.
+    pub fn event_count(&self) -> EventCount {
+        self.events.clone()
+    }
+
+    /// Asks for an event at the next completion, or at the next solicited or failed one.
+    #[inline]
+    pub fn arm(&self, solicited_only: bool) {
+        self.doorbell
+            .arm(self.events.get(), solicited_only, self.ci, self.cqn);
+    }
+
+    /// The data inside an entry, if its format says so and its size has room for it.
+    ///
+    /// The base is the 64 bytes with the fields (32 bytes of data) or those before them (64), for sends as for
+    /// receives. Debian's libmlx5 44 and 56 read a send's from elsewhere in 128-byte entries (fixed upstream by
+    /// rdma-core 45184d2c8).
+    fn inline_data(&self, ci: u32, cqe: &Cqe64, length: u32) -> Option<InlineData> {
+        let room = parse::inline_room(cqe.format());
+        let at = match cqe.format() {
+            CqeFormat::INLINE_32 => self.ring.fields(ci),
+            CqeFormat::INLINE_64 => self.ring.lower_half(ci)?,
+            _ => return None,
+        };
+        Some(InlineData { at, room, length })
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("cqn", &self.cqn)
+            .field("ring", &self.ring)
+            .field("ci", &self.ci)
+            .field("dropped", &self.dropped)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks the processor to load a line that is about to be read.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; it reads no memory as far as the program sees, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a hint, as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+}

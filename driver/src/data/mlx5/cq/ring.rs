@@ -1,0 +1,255 @@
+//! Where completion entries stand and whose they are.
+//!
+//! Entry `ci` of a queue of `n` entries stands at `ci mod n`. The device writes the lap's parity, `ci / n` modulo
+//! 2, in bit 0 of the entry's last byte, and opcode 0xf stands in entries that it has never written: an entry is
+//! ours when bit 0 is the expected parity and the opcode is not 0xf (PRM 8.19.1 "CQE ownership"). Bits 1 to 3 say
+//! something else (solicited event, format) and must not be looked at here.
+
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use wqe_format::mlx5::Cqe64;
+
+/// Bytes of the part of an entry that has the fields, whatever the entry's size.
+const FIELDS: usize = 64;
+/// Where that part has the opcode, the format and the owner bit.
+const OP_OWN: usize = Cqe64::OP_OWN_OFFSET;
+/// `op_own` of an entry that the device has not written yet.
+pub(super) const NEVER_WRITTEN: u8 = 0xf0;
+
+/// Whether `op_own` marks an entry of ours where `parity` (0 or 1) is what the lap expects.
+#[inline(always)]
+pub(super) const fn is_ours(op_own: u8, parity: u8) -> bool {
+    // Two conditions in one comparison: the owner bit must equal the parity, and what is left must not be 0xf?.
+    (op_own ^ parity) & 1 == 0 && op_own < NEVER_WRITTEN
+}
+
+/// The buffer of a completion queue.
+///
+/// Device memory by rule: never a reference into it, only reads and writes through pointers.
+#[derive(Clone, Copy)]
+pub(super) struct CqRing {
+    base: NonNull<u8>,
+    /// A power of two, at most 2^24.
+    count: u32,
+    /// log2 of the entry's size: 6 or 7.
+    shift: u8,
+}
+
+impl CqRing {
+    /// A ring over `count` entries of `entry_size` bytes at `base`.
+    ///
+    /// Returns `None` if a number is not one that a queue can have: `count` a power of two of at most 2^24,
+    /// `entry_size` 64 or 128.
+    pub(super) fn new(base: NonNull<u8>, count: u32, entry_size: u32) -> Option<Self> {
+        let shift = match entry_size {
+            64 => 6,
+            128 => 7,
+            _ => return None,
+        };
+        // 24 bits of consumer index are what the doorbell record carries (uapi: libmlx5 masks with 0xffffff).
+        (count.is_power_of_two() && count <= 1 << 24).then_some(Self { base, count, shift })
+    }
+
+    /// The same ring, whose entry size the compiler knows.
+    #[inline(always)]
+    pub(super) fn of_width<const WIDE: bool>(self) -> Self {
+        debug_assert_eq!(WIDE, self.is_wide());
+        Self {
+            shift: if WIDE { 7 } else { 6 },
+            ..self
+        }
+    }
+
+    /// Marks every entry as never written, as a queue starts.
+    ///
+    /// # Safety
+    ///
+    /// The device does not use the ring yet, and nobody else reads or writes it.
+    pub(super) unsafe fn mark_never_written(&self) {
+        for index in 0..self.count {
+            self.set_op_own(index, NEVER_WRITTEN);
+        }
+    }
+
+    /// Number of entries.
+    #[inline(always)]
+    pub(super) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes per entry.
+    #[inline(always)]
+    pub(super) const fn entry_size(&self) -> usize {
+        1 << self.shift
+    }
+
+    /// Whether entries have 128 bytes.
+    #[inline(always)]
+    pub(super) const fn is_wide(&self) -> bool {
+        self.shift == 7
+    }
+
+    /// The owner bit that the device writes into entry `ci`.
+    #[inline(always)]
+    pub(super) const fn parity(&self, ci: u32) -> u8 {
+        (ci & self.count != 0) as u8
+    }
+
+    /// The first byte of entry `ci`.
+    #[inline(always)]
+    pub(super) fn entry(&self, ci: u32) -> NonNull<u8> {
+        let offset = ((ci & (self.count - 1)) as usize) << self.shift;
+        // SAFETY: the index is masked to the ring and the ring has `count << shift` bytes (`CompletionQueue::new`
+        // takes that as its contract).
+        unsafe { self.base.add(offset) }
+    }
+
+    /// The 64 bytes of entry `ci` that have the fields: the entry itself, or the upper half of a 128-byte one.
+    #[inline(always)]
+    pub(super) fn fields(&self, ci: u32) -> NonNull<u8> {
+        // SAFETY: an entry has `1 << shift` bytes, of which the fields are the last 64.
+        unsafe { self.entry(ci).add(self.entry_size() - FIELDS) }
+    }
+
+    #[inline(always)]
+    fn op_own_cell(&self, ci: u32) -> &AtomicU8 {
+        // SAFETY: byte 63 of the 64 bytes at `fields`.
+        let byte = unsafe { self.fields(ci).add(OP_OWN) };
+        // SAFETY: the ring outlives `self`; the byte is only accessed atomically or after the device handed the
+        // entry over; `u8` needs no alignment.
+        unsafe { AtomicU8::from_ptr(byte.as_ptr()) }
+    }
+
+    /// The last byte of entry `ci`, read once, before everything else of the entry.
+    ///
+    /// Acquire: what the device wrote before this byte is seen by what is read after it (a plain load on x86-64,
+    /// where loads are not reordered; AArch64's load-acquire orders the same device-coherent memory).
+    #[inline(always)]
+    pub(super) fn op_own(&self, ci: u32) -> u8 {
+        self.op_own_cell(ci).load(Ordering::Acquire)
+    }
+
+    /// Writes the last byte of entry `ci`.
+    #[inline(always)]
+    pub(super) fn set_op_own(&self, ci: u32, op_own: u8) {
+        self.op_own_cell(ci).store(op_own, Ordering::Release);
+    }
+
+    /// Whether entry `ci` is ours, and its last byte if so.
+    #[inline(always)]
+    pub(super) fn take_op_own(&self, ci: u32) -> Option<u8> {
+        let op_own = self.op_own(ci);
+        is_ours(op_own, self.parity(ci)).then_some(op_own)
+    }
+
+    /// The fields of entry `ci`, which is ours.
+    #[inline(always)]
+    pub(super) fn read(&self, ci: u32) -> Cqe64 {
+        // SAFETY: 64 bytes inside the ring, aligned to 64; any bytes are a `Cqe64`; the device does not write an
+        // entry that it has handed over.
+        unsafe { self.fields(ci).cast::<Cqe64>().read() }
+    }
+
+    /// The 64 bytes before the fields of entry `ci`, if the entry has them.
+    #[inline]
+    pub(super) fn lower_half(&self, ci: u32) -> Option<NonNull<u8>> {
+        self.is_wide().then(|| self.entry(ci))
+    }
+
+    /// Asks the processor to load the fields of entry `ci`, which is about to be looked at.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, ci: u32) {
+        crate::data::mlx5::cq::prefetch(self.fields(ci).as_ptr());
+    }
+
+    /// Copies entry `ci` of `self` to entry `to` of `other`, with the owner bit that `other` expects there.
+    ///
+    /// # Safety
+    ///
+    /// Both entries are the program's: the source handed over, the destination not in the device's reach.
+    pub(super) unsafe fn copy_entry(&self, ci: u32, other: &CqRing, to: u32) {
+        debug_assert_eq!(self.shift, other.shift);
+        let (source, destination) = (self.entry(ci), other.entry(to));
+        // SAFETY: whole entries of the two rings, of the same size; they may be the same entry (`copy` allows it).
+        unsafe { source.copy_to(destination, self.entry_size()) };
+        let op_own = other.op_own(to);
+        other.set_op_own(to, (op_own & !1) | other.parity(to));
+    }
+
+    /// Replaces the fields of entry `ci`, with the owner bit of its lap.
+    ///
+    /// # Safety
+    ///
+    /// The entry is the program's.
+    pub(super) unsafe fn write(&self, ci: u32, cqe: Cqe64) {
+        let fields = self.fields(ci).cast::<Cqe64>();
+        // SAFETY: 64 bytes inside the ring, aligned to 64, the program's by contract.
+        unsafe { fields.write(cqe) };
+        let op_own = self.op_own(ci);
+        self.set_op_own(ci, (op_own & !1) | self.parity(ci));
+    }
+}
+
+impl fmt::Debug for CqRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqRing")
+            .field("count", &self.count)
+            .field("entry_size", &self.entry_size())
+            .finish()
+    }
+}
+
+// SAFETY: the ring is memory that no thread owns; whoever has the `CompletionQueue` has the program's entries.
+unsafe impl Send for CqRing {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B33: only bit 0 is the owner (0xd2 and 0xd3 differ in it; 0xd0 and 0xd2 do not), and opcode 0xf is never
+    /// valid whatever the owner bit.
+    #[test]
+    fn owner_is_bit_0_and_opcode_f_is_nobodys() {
+        for op_own in 0..=0xffu8 {
+            for parity in 0..2 {
+                let expected = op_own & 1 == parity && op_own >> 4 != 0xf;
+                assert_eq!(is_ours(op_own, parity), expected, "{op_own:#x} {parity}");
+            }
+        }
+    }
+
+    /// B33: `(ci >> log2 n) & 1` over laps, sizes and the wrap of the consumer index at 2^32.
+    #[test]
+    fn parity_is_the_lap_modulo_two() {
+        for log2 in [1, 2, 16, 24] {
+            let n = 1u32 << log2;
+            let ring = CqRing::new(NonNull::dangling(), n, 64).unwrap();
+            let starts = [
+                0,
+                n - 1,
+                n,
+                n + 1,
+                2 * n - 1,
+                2 * n,
+                3 * n,
+                u32::MAX - 1,
+                u32::MAX,
+            ];
+            for ci in starts {
+                assert_eq!(
+                    u32::from(ring.parity(ci)),
+                    (ci >> log2) & 1,
+                    "n {n} ci {ci}"
+                );
+            }
+        }
+        for (count, size) in [(0, 64), (3, 64), (1 << 25, 64), (4, 32), (4, 256), (4, 0)] {
+            assert!(
+                CqRing::new(NonNull::dangling(), count, size).is_none(),
+                "{count} x {size}"
+            );
+        }
+    }
+}
