@@ -109,9 +109,18 @@ impl UverbsFd {
     ///
     /// Prefer [`SharedMapping::map`](super::mapping::SharedMapping::map), which owns the mapping.
     pub fn mmap(&self, len: usize, offset: u64) -> Result<NonNull<u8>, Errno> {
+        self.mmap_with(len, offset, true)
+    }
+
+    /// [`mmap`](Self::mmap) of what may be read only.
+    pub fn mmap_read_only(&self, len: usize, offset: u64) -> Result<NonNull<u8>, Errno> {
+        self.mmap_with(len, offset, false)
+    }
+
+    fn mmap_with(&self, len: usize, offset: u64, write: bool) -> Result<NonNull<u8>, Errno> {
         let KernelRef::Fake(fake) = &self.kernel else {
             let offset = offset.try_into().map_err(|_| Errno(libc::EOVERFLOW))?;
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let protection = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
             // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
             let address = unsafe {
                 libc::mmap(

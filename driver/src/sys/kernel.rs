@@ -38,7 +38,8 @@ pub trait Kernel: Send + Sync + fmt::Debug {
     /// `read(2)` of event records.
     fn read(&self, fd: RawFd, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Shared read-write `mmap(2)` of `len` bytes at `offset` of `fd`.
+    /// Shared `mmap(2)` of `len` bytes at `offset` of `fd`, read-write or, where the program only reads,
+    /// at least readable.
     fn mmap(&self, fd: RawFd, len: usize, offset: u64) -> io::Result<NonNull<u8>>;
 
     /// `munmap(2)` of a mapping made by [`Kernel::mmap`].

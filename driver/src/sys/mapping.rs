@@ -29,7 +29,15 @@ unsafe impl Sync for SharedMapping {}
 impl SharedMapping {
     /// Maps `len` bytes at `offset` of `fd`.
     pub fn map(fd: &UverbsFd, len: usize, offset: u64) -> Result<Self, Errno> {
-        let start = fd.mmap(len, offset)?;
+        Self::of(fd, fd.mmap(len, offset)?, len)
+    }
+
+    /// [`map`](Self::map) of what may be read only: a store there ends the program.
+    pub fn map_read_only(fd: &UverbsFd, len: usize, offset: u64) -> Result<Self, Errno> {
+        Self::of(fd, fd.mmap_read_only(len, offset)?, len)
+    }
+
+    fn of(fd: &UverbsFd, start: NonNull<u8>, len: usize) -> Result<Self, Errno> {
         let kernel = fd.kernel().clone();
         let mapping = Self {
             start,
