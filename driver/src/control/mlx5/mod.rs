@@ -8,4 +8,5 @@ pub mod buffer;
 pub mod dbrec;
 pub mod environment;
 pub mod geometry;
+pub mod response;
 pub mod user_index;
