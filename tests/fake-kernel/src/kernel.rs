@@ -14,13 +14,15 @@ use uverbs_abi::ioctl::{Malformed, RequestView};
 use uverbs_abi::types::EventType;
 use uverbs_abi::write::frame::PlainView;
 
-use crate::config::{Config, Lie};
+use crate::config::{Config, Family, Lie};
+use crate::core::{commands, methods};
 use crate::fault::Fault;
+use crate::mlx5::hca::Hca;
+use crate::raw::{self, PAGE};
 use crate::record::Recorded;
 use crate::request::{Call, WriteRequest, shorten};
-use crate::ring::PAGE;
+use crate::rxe::engine;
 use crate::state::{Census, Context, State};
-use crate::{commands, engine, methods, raw};
 
 /// Bytes of a command descriptor's file. Sparse: only queues take memory.
 const FILE_LEN: i64 = 1 << 40;
@@ -55,7 +57,7 @@ impl FakeKernel {
         KernelRef::Fake(Arc::new(self.clone()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in a call leaves tables that the next one can still read.
         self.inner
             .state
@@ -135,7 +137,17 @@ impl FakeKernel {
     /// Reports an event of a queue pair, which rxe itself never reports (such as `QP_FATAL`). Says whether
     /// the queue pair exists and has a file for it.
     pub fn send_qp_event(&self, device: usize, qpn: u32, event: EventType) -> bool {
-        engine::qp_event(&mut self.lock(), device, qpn, event)
+        self.lock().send_qp_event(device, qpn, event)
+    }
+
+    /// The device behind the kernel, of family [`Mlx5`](crate::Family::Mlx5).
+    ///
+    /// # Panics
+    ///
+    /// If there is no such device.
+    pub fn hca(&self, device: usize) -> Hca {
+        assert!(device < self.lock().devices.len());
+        Hca::new(self.clone(), device)
     }
 
     /// Reports an event of port 1 of a device to every context of it.
@@ -241,6 +253,7 @@ impl Kernel for FakeKernel {
                 is_made: false,
                 objects: Default::default(),
                 pending: Vec::new(),
+                mlx5: Default::default(),
                 async_file: None,
             },
         );
@@ -290,6 +303,18 @@ impl Kernel for FakeKernel {
         let mut st = self.lock();
         if let Some(Fault::Errno(errno)) = st.faults.next() {
             return Err(io_error(Errno(errno)));
+        }
+        if st.config.family == Family::Mlx5 {
+            let page_id = st.device(fd)?.mlx5.next_uar();
+            let uars = &mut st.context(fd)?.mlx5.uars;
+            let (place, is_read_only) = uars.place(fd, offset, page_id)?;
+            if len > PAGE {
+                return Err(io_error(Errno(libc::EINVAL)));
+            }
+            let address = raw::map_with(fd, len, place, !is_read_only)?;
+            st.mappings
+                .insert(address.as_ptr().expose_provenance(), len);
+            return Ok(address);
         }
         // A queue can be mapped once, from its start, and not further than its end (`rxe_mmap`).
         let pending = &mut st.context(fd)?.pending;

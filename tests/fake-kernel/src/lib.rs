@@ -15,26 +15,21 @@
 //! A device of another family adds its methods beside [`Config`]'s rxe ones: `methods` and `commands` hold
 //! what the core does, `device` and `engine` what rxe does.
 
-mod command_objects;
-mod commands;
 mod config;
-mod device;
-mod engine;
+mod core;
 mod event;
 mod fault;
 mod kernel;
-mod methods;
-mod objects;
-mod qp_state;
+mod mlx5;
 mod raw;
 pub mod record;
 mod request;
-mod responder;
-mod ring;
+mod rxe;
 mod state;
 pub mod sysfs;
 
-pub use config::{Config, Lie};
+pub use config::{Config, Family, Lie, Link, Mlx5};
 pub use fault::Fault;
 pub use kernel::FakeKernel;
+pub use mlx5::hca;
 pub use state::Census;

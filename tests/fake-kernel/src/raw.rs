@@ -14,6 +14,9 @@ fn check(result: i64) -> Result<i64, Errno> {
     }
 }
 
+/// Linux rounds mappings to pages.
+pub(crate) const PAGE: usize = 4096;
+
 /// A descriptor that this side owns.
 #[derive(Debug)]
 pub(crate) struct Owned(pub(crate) RawFd);
@@ -109,7 +112,17 @@ pub(crate) fn is_broken_pipe(fd: RawFd) -> bool {
 
 /// Maps `len` bytes of `fd` shared and read-write.
 pub(crate) fn map(fd: RawFd, len: usize, offset: u64) -> Result<ptr::NonNull<u8>, Errno> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    map_with(fd, len, offset, true)
+}
+
+/// As [`map`], perhaps for reading only.
+pub(crate) fn map_with(
+    fd: RawFd,
+    len: usize,
+    offset: u64,
+    writes: bool,
+) -> Result<ptr::NonNull<u8>, Errno> {
+    let protection = libc::PROT_READ | if writes { libc::PROT_WRITE } else { 0 };
     // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
     let address = check(unsafe {
         libc::syscall(

@@ -57,6 +57,14 @@ impl<'b> Call<'b> {
         T::read_from_bytes(&self.bytes(attr.id())?).map_err(|_| Errno(libc::EINVAL))
     }
 
+    /// An input that may be absent.
+    pub(crate) fn optional<M, T: FromBytes>(&self, attr: In<M, T>) -> Result<Option<T>, Errno> {
+        match self.view.find(attr.id()) {
+            Some(_) => self.input(attr).map(Some),
+            None => Ok(None),
+        }
+    }
+
     pub(crate) fn constant<M, T>(&self, attr: Const<M, T>) -> u64 {
         self.view.find(attr.id()).map_or(0, |attr| attr.data)
     }
@@ -67,6 +75,16 @@ impl<'b> Call<'b> {
             Some(attr) => attr.data,
             None => 0,
         }
+    }
+
+    /// `data` of an attribute of a driver's, by number: a constant, or a handle.
+    pub(crate) fn raw_constant(&self, id: u16) -> Option<u64> {
+        self.view.find(id).map(|attr| attr.data)
+    }
+
+    /// Answers a number in `data` of an attribute of a driver's.
+    pub(crate) fn put_raw_number(&self, id: u16, number: u64) -> Result<(), Errno> {
+        self.put_number(id, number)
     }
 
     pub(crate) fn handle<M, H>(&self, attr: HandleIn<M, H>) -> Result<Option<u32>, Errno> {
@@ -150,6 +168,14 @@ pub(crate) fn shorten(is_write: bool, mut response: Vec<u8>) -> Vec<u8> {
     response
 }
 
+/// What a program sends to the driver beside a command's own part, and what it has for the answer.
+#[derive(Debug)]
+pub(crate) struct Uhw<'a> {
+    pub(crate) input: &'a [u8],
+    /// Bytes.
+    pub(crate) room: usize,
+}
+
 /// A write command in either framing, with the answer that grows.
 #[derive(Debug, Default)]
 pub(crate) struct WriteRequest {
@@ -168,6 +194,13 @@ impl WriteRequest {
         T::read_from_prefix(&self.core)
             .map(|(value, _)| value)
             .map_err(|_| Errno(libc::ENOSPC))
+    }
+
+    pub(crate) fn uhw(&self) -> Uhw<'_> {
+        Uhw {
+            input: &self.uhw,
+            room: self.uhw_room,
+        }
     }
 
     pub(crate) fn answer<T: IntoBytes + Immutable>(&mut self, value: T) {

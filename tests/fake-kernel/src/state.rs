@@ -7,12 +7,13 @@ use oxverbs::sys::Errno;
 use uverbs_abi::types::EventType;
 
 use crate::config::{Config, Lie};
+use crate::core::objects::{Device, FileId, Object, Qp};
 use crate::event::{self, EventFile, EventKind};
 use crate::fault::Faults;
-use crate::objects::{Device, FileId, Object};
+use crate::mlx5;
 use crate::raw;
 use crate::record::Recorder;
-use crate::ring::{Producer, Ring};
+use crate::rxe::ring::{Producer, Ring};
 
 /// An open device file.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) objects: BTreeMap<u32, Object>,
     /// Queues that may be mapped once: offset and bytes.
     pub(crate) pending: Vec<(u64, usize)>,
+    /// What the driver mlx5 keeps.
+    pub(crate) mlx5: mlx5::ucontext::Ucontext,
     /// The first asynchronous event file, for objects that name none.
     pub(crate) async_file: Option<FileId>,
 }
@@ -76,7 +79,9 @@ impl Census {
 impl State {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            devices: (0..config.devices).map(Device::new).collect(),
+            devices: (0..config.devices)
+                .map(|index| Device::new(index, &config))
+                .collect(),
             config,
             contexts: BTreeMap::new(),
             files: BTreeMap::new(),
@@ -188,6 +193,18 @@ impl State {
         true
     }
 
+    /// An event of a queue pair; says whether it has a file to go to.
+    pub(crate) fn send_qp_event(&mut self, index: usize, qpn: u32, event: EventType) -> bool {
+        let Some(qp) = self.devices[index].qps.get(&qpn) else {
+            return false;
+        };
+        let sent = self.send_async(qp.async_file, qp.user_handle, event);
+        if let Some(qp) = self.devices[index].qps.get_mut(&qpn) {
+            qp.async_events += u32::from(sent);
+        }
+        sent
+    }
+
     /// Event files that the program has closed are gone.
     pub(crate) fn reap(&mut self) {
         self.files.retain(|_, file| !file.is_closed());
@@ -234,7 +251,7 @@ impl State {
                 Object::Srq(n) => drop(device.srqs.remove(n)),
                 Object::Cq(n) => drop(device.cqs.remove(n)),
                 Object::Pd(n) => drop(device.pds.remove(n)),
-                Object::Qp(_) | Object::Mw(_) => {}
+                Object::Qp(_) | Object::Mw(_) | Object::Uar(_) => {}
             }
         }
     }
@@ -258,8 +275,8 @@ impl State {
 }
 
 /// A queue pair stops using what it was made from.
-pub(crate) fn release_qp(device: &mut Device, qp: &crate::objects::Qp) {
-    for cq in [qp.send_cq, qp.recv_cq] {
+pub(crate) fn release_qp(device: &mut Device, qp: &Qp) {
+    for cq in [qp.send_cq, qp.recv_cq].into_iter().flatten() {
         if let Some(cq) = device.cqs.get_mut(&cq) {
             cq.users = cq.users.saturating_sub(1);
         }
@@ -267,7 +284,9 @@ pub(crate) fn release_qp(device: &mut Device, qp: &crate::objects::Qp) {
     if let Some(srq) = qp.srq.and_then(|srq| device.srqs.get_mut(&srq)) {
         srq.users = srq.users.saturating_sub(1);
     }
-    release_pd(device, qp.pd);
+    if let Some(pd) = qp.pd {
+        release_pd(device, pd);
+    }
 }
 
 /// An object stops using its protection domain.

@@ -26,7 +26,7 @@ const QUEUES: &[(&str, Make)] = &[("completion queue", cq), ("shared receive que
 
 fn device() -> (tempfile::TempDir, Device) {
     let tree = tempfile::tempdir().expect("a temporary directory");
-    sysfs::write_tree(tree.path(), 1).expect("a tree like sysfs");
+    sysfs::write_tree(tree.path(), &Config::default()).expect("a tree like sysfs");
     // SAFETY: the only test of this process that reads or writes the environment, before it has threads.
     unsafe { std::env::set_var("SYSFS_PATH", tree.path()) };
     let device = Device::named("rxe0").expect("the fake device");

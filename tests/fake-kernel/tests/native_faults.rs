@@ -185,7 +185,7 @@ fn every_call(name: &str, once: impl Fn(u64, Fault) -> bool) {
 #[test]
 fn each_kernel_call_fails_once() {
     let tree = tempfile::tempdir().expect("a temporary directory");
-    sysfs::write_tree(tree.path(), 1).expect("a tree like sysfs");
+    sysfs::write_tree(tree.path(), &Config::default()).expect("a tree like sysfs");
     // SAFETY: the only test of this process; no other thread reads the environment.
     unsafe { std::env::set_var("SYSFS_PATH", tree.path()) };
     let device = Device::named("rxe0").expect("the fake device");

@@ -85,7 +85,7 @@ fn is_in_executable() -> bool {
 pub(crate) fn start(config: Config) -> &'static FakeKernel {
     let was_inside = INSIDE.replace(true);
     let process = PROCESS.get_or_init(|| {
-        let tree = make_tree(config.devices);
+        let tree = make_tree(&config);
         let kernel = FakeKernel::new(config);
         kernel.record(std::env::var_os("OXVERBS_FAKE_RECORD").is_some());
         Process { kernel, tree }
@@ -94,9 +94,9 @@ pub(crate) fn start(config: Config) -> &'static FakeKernel {
     &process.kernel
 }
 
-fn make_tree(devices: usize) -> Option<PathBuf> {
+fn make_tree(config: &Config) -> Option<PathBuf> {
     let tree = std::env::temp_dir().join(format!("fake-uverbs-{}", std::process::id()));
-    if let Err(error) = sysfs::write_tree(&tree, devices) {
+    if let Err(error) = sysfs::write_tree(&tree, config) {
         eprintln!("{}: {error}", tree.display());
         return None;
     }

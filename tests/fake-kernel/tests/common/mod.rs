@@ -16,6 +16,11 @@ pub(crate) fn preload() -> PathBuf {
 /// Whether Debian's libibverbs with its headers and rxe provider is installed; else the test `name` is
 /// skipped.
 pub(crate) fn has_official(name: &str) -> bool {
+    has_provider(name, "librxe-rdmav")
+}
+
+/// As [`has_official`], with the provider whose file's name begins so.
+pub(crate) fn has_provider(name: &str, provider_file: &str) -> bool {
     let header = Path::new("/usr/include/infiniband/verbs.h").exists();
     let providers = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
     let provider = providers
@@ -27,7 +32,7 @@ pub(crate) fn has_official(name: &str) -> bool {
             entry
                 .file_name()
                 .to_string_lossy()
-                .starts_with("librxe-rdmav")
+                .starts_with(provider_file)
         });
     if !header || !provider {
         test_support::skip(name, "libibverbs-dev or ibverbs-providers is not installed");

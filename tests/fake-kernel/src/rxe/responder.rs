@@ -6,10 +6,10 @@ use uverbs_abi::types::{AccessFlags, EventType, MwType, QpState, QpType};
 use wqe_format::rxe::{Cqe, Flush, RecvWqe, WcFlags, WcOpcode, WcStatus};
 use zerocopy::FromBytes;
 
-use crate::engine::{complete, elements, fail, local};
-use crate::objects::{Device, Qp};
+use super::engine::{complete, elements, fail, local};
+use super::ring::Ring;
+use crate::core::objects::{Device, Qp};
 use crate::raw;
-use crate::ring::Ring;
 use crate::state::State;
 
 /// Why a request was not executed.
@@ -70,8 +70,8 @@ fn qp(st: &mut State, (index, qpn): Peer) -> Option<&mut Qp> {
 fn queue(device: &mut Device, qpn: u32) -> Option<(&mut Ring, Option<u32>)> {
     let srq = device.qps.get(&qpn)?.srq;
     match srq {
-        Some(srq) => Some((&mut device.srqs.get_mut(&srq)?.ring, Some(srq))),
-        None => Some((device.qps.get_mut(&qpn)?.recv.as_mut()?, None)),
+        Some(srq) => Some((device.srqs.get_mut(&srq)?.rxe()?, Some(srq))),
+        None => Some((device.qps.get_mut(&qpn)?.rxe()?.recv.as_mut()?, None)),
     }
 }
 
@@ -119,7 +119,8 @@ pub(crate) fn receive(st: &mut State, peer: Peer, message: &Message) -> Result<(
     {
         return Err(Nak::Drop);
     }
-    let (pd, cq, qp_type) = (receiver.pd, receiver.recv_cq, receiver.qp_type);
+    let (cq, qp_type) = (receiver.recv_cq, receiver.qp_type);
+    let pd = receiver.pd.ok_or(Nak::Drop)?;
     let src_qp = match &message.datagram {
         Some(from) => from.qpn,
         None => receiver.attr.dest_qp_num,
@@ -233,7 +234,7 @@ pub(crate) fn flush(st: &mut State, index: usize, qpn: u32) -> bool {
         return false;
     };
     let cq = receiver.recv_cq;
-    let Some(ring) = &mut receiver.recv else {
+    let Some(ring) = receiver.rxe().and_then(|own| own.recv.as_mut()) else {
         return false;
     };
     let Some(entry) = ring.front() else {
@@ -264,7 +265,8 @@ fn remote(
 ) -> Result<u64, Nak> {
     let (index, qpn) = peer;
     let receiver = qp(st, peer).ok_or(Nak::Drop)?;
-    let (pd, reliable) = (receiver.pd, receiver.qp_type == QpType::RC);
+    let reliable = receiver.qp_type == QpType::RC;
+    let pd = receiver.pd.ok_or(Nak::Drop)?;
     let refuse = |status| {
         if reliable {
             Nak::Status(status)

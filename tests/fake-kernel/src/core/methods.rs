@@ -8,15 +8,15 @@ use uverbs_abi::ioctl::spec::Refusal;
 use uverbs_abi::ioctl::wire::{ATTR_UHW_IN, ATTR_UHW_OUT};
 use uverbs_abi::ioctl::{Method, MethodSpec};
 use uverbs_abi::object::{ah, async_event, cq, device as dev, mr, mw, pd, qp, srq};
-use uverbs_abi::types::{CoreSupport, CreateQpFlags, DriverId, QpType};
-use uverbs_abi::udata::rxe;
+use uverbs_abi::types::{CoreSupport, CreateQpFlags, QpType};
 use uverbs_abi::write;
 use zerocopy::IntoBytes;
 
-use crate::command_objects::{NewCq, NewQp, NewSrq};
-use crate::device;
+use crate::config::Family;
+use crate::core::create::{NewCq, NewQp, NewSrq};
 use crate::event::EventKind;
-use crate::request::{Call, WriteRequest};
+use crate::mlx5;
+use crate::request::{Call, Uhw, WriteRequest};
 use crate::state::State;
 
 const EINVAL: Errno = Errno(libc::EINVAL);
@@ -71,6 +71,14 @@ const METHODS: &[(&MethodSpec, Handler)] = &[
 
 /// Runs the method that a request names.
 pub(crate) fn run(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
+    if st.config.family == Family::Mlx5 {
+        if call.view().header().driver_id != st.facts().driver_id {
+            return Err(EINVAL);
+        }
+        if let Some(result) = mlx5::methods::run(st, fd, call) {
+            return result;
+        }
+    }
     let spec = call.view().spec().ok_or(EPROTONOSUPPORT)?;
     let is_missing = st
         .config
@@ -81,7 +89,7 @@ pub(crate) fn run(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errn
     if is_missing || (is_invoke && !st.config.has_invoke_write) {
         return Err(EPROTONOSUPPORT);
     }
-    if call.view().header().driver_id != DriverId::RXE.0 {
+    if call.view().header().driver_id != st.facts().driver_id {
         return Err(EINVAL);
     }
     let (_, handler) = METHODS
@@ -119,7 +127,7 @@ fn invoke_write(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno>
     if request.core.len() < spec.request_len || room < least_response(spec) {
         return Err(Errno(libc::ENOSPC));
     }
-    crate::commands::run(st, fd, &mut request)?;
+    crate::core::commands::run(st, fd, &mut request)?;
     call.put_slice(invoke::CORE_OUT, &request.response)?;
     call.put_bytes(ATTR_UHW_OUT, &request.uhw_response)
 }
@@ -136,20 +144,16 @@ fn least_response(spec: &write::WriteSpec) -> usize {
 
 fn get_context(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
     use dev::get_context as get;
-    let context = st.context(fd)?;
-    if context.is_made {
-        return Err(EINVAL);
-    }
-    context.is_made = true;
-    call.put(get::NUM_COMP_VECTORS, device::COMP_VECTORS)?;
+    let answer = with_uhw(call, |uhw| st.get_context(fd, uhw))?;
+    call.put(get::NUM_COMP_VECTORS, st.facts().comp_vectors)?;
     call.put(get::CORE_SUPPORT, CoreSupport::OPTIONAL_MR_ACCESS)?;
-    call.put_bytes(ATTR_UHW_OUT, &[])
+    call.put_bytes(ATTR_UHW_OUT, &answer)
 }
 
 fn query_context(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
     use dev::query_context as query;
     made(st, fd)?;
-    call.put(query::NUM_COMP_VECTORS, device::COMP_VECTORS)?;
+    call.put(query::NUM_COMP_VECTORS, st.facts().comp_vectors)?;
     call.put(query::CORE_SUPPORT, CoreSupport::OPTIONAL_MR_ACCESS)
 }
 
@@ -158,7 +162,7 @@ fn query_port(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
     if call.constant(dev::query_port::PORT_NUM) != 1 {
         return Err(EINVAL);
     }
-    call.put(dev::query_port::RESP, device::query_port())
+    call.put(dev::query_port::RESP, st.query_port())
 }
 
 fn query_gid_table(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
@@ -171,7 +175,7 @@ fn query_gid_table(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Err
     let gids = st.device(fd)?.gids.clone();
     let mut bytes = Vec::new();
     for index in 0..gids.len() as u32 {
-        if let Some(entry) = device::gid_entry(&gids, index) {
+        if let Some(entry) = st.gid_entry(&gids, index) {
             bytes.extend_from_slice(entry.as_bytes());
         }
     }
@@ -188,12 +192,12 @@ fn query_gid_entry(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Err
     if call.constant(query::PORT) != 1 {
         return Err(EINVAL);
     }
-    let gids = &st.device(fd)?.gids;
+    let gids = st.device(fd)?.gids.clone();
     let index = call.constant(query::GID_INDEX) as u32;
-    if index >= device::query_port().legacy_resp.gid_tbl_len {
+    if index >= st.query_port().legacy_resp.gid_tbl_len {
         return Err(EINVAL);
     }
-    let entry = device::gid_entry(gids, index).ok_or(Errno(libc::ENODATA))?;
+    let entry = st.gid_entry(&gids, index).ok_or(Errno(libc::ENODATA))?;
     call.put(query::RESP_ENTRY, entry)
 }
 
@@ -218,7 +222,6 @@ fn query_mr(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
 fn create_cq(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
     use cq::create;
     made(st, fd)?;
-    need_uhw::<rxe::CreateCqResp>(call)?;
     let new = NewCq {
         cqe: call.input(create::CQE)?,
         user_handle: call.input(create::USER_HANDLE)?,
@@ -227,16 +230,15 @@ fn create_cq(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
         flags: call.flags(create::FLAGS),
         event_fd: call.fd(create::EVENT_FD)?,
     };
-    let (handle, cqe, mi) = st.create_cq(fd, &new)?;
-    call.put_handle(create::HANDLE, st.told_handle(handle))?;
-    call.put(create::RESP_CQE, cqe)?;
-    call.put_bytes(ATTR_UHW_OUT, rxe::CreateCqResp { mi }.as_bytes())
+    let made = with_uhw(call, |uhw| st.create_cq(fd, &new, uhw))?;
+    call.put_handle(create::HANDLE, st.told_handle(made.handle))?;
+    call.put(create::RESP_CQE, made.cqe)?;
+    call.put_bytes(ATTR_UHW_OUT, &made.uhw)
 }
 
 fn create_srq(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
     use srq::create;
     made(st, fd)?;
-    need_uhw::<rxe::CreateSrqResp>(call)?;
     let new = NewSrq {
         pd: call.handle(create::PD_HANDLE)?.ok_or(EINVAL)?,
         user_handle: call.input(create::USER_HANDLE)?,
@@ -244,31 +246,32 @@ fn create_srq(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
         max_sge: call.input(create::MAX_SGE)?,
         limit: call.input(create::LIMIT)?,
         srq_type: call.constant(create::TYPE),
+        xrcd: call.handle(create::XRCD_HANDLE)?,
+        cq: call.handle(create::CQ_HANDLE)?,
+        max_num_tags: call.optional(create::MAX_NUM_TAGS)?.unwrap_or(0),
         event_fd: call.fd(create::EVENT_FD)?,
     };
-    let (handle, max_wr, max_sge, srq_num, mi) = st.create_srq(fd, &new)?;
-    call.put_handle(create::HANDLE, st.told_handle(handle))?;
-    call.put(create::RESP_MAX_WR, max_wr)?;
-    call.put(create::RESP_MAX_SGE, max_sge)?;
-    let uhw = rxe::CreateSrqResp {
-        mi,
-        srq_num,
-        ..rxe::CreateSrqResp::default()
-    };
-    call.put_bytes(ATTR_UHW_OUT, uhw.as_bytes())
+    let made = with_uhw(call, |uhw| st.create_srq(fd, &new, uhw))?;
+    call.put_handle(create::HANDLE, st.told_handle(made.handle))?;
+    call.put(create::RESP_MAX_WR, made.max_wr)?;
+    call.put(create::RESP_MAX_SGE, made.max_sge)?;
+    call.put(create::RESP_SRQ_NUM, made.srqn)?;
+    call.put_bytes(ATTR_UHW_OUT, &made.uhw)
 }
 
 fn create_qp(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
     use qp::create;
     made(st, fd)?;
-    need_uhw::<rxe::CreateQpResp>(call)?;
     let signal_all = u64::from(CreateQpFlags::SQ_SIG_ALL.0);
     let flags = call.flags(create::FLAGS);
     let new = NewQp {
-        pd: call.handle(create::PD_HANDLE)?.ok_or(EINVAL)?,
-        send_cq: call.handle(create::SEND_CQ_HANDLE)?.ok_or(EINVAL)?,
-        recv_cq: call.handle(create::RECV_CQ_HANDLE)?.ok_or(EINVAL)?,
+        pd: call.handle(create::PD_HANDLE)?,
+        send_cq: call.handle(create::SEND_CQ_HANDLE)?,
+        recv_cq: call.handle(create::RECV_CQ_HANDLE)?,
         srq: call.handle(create::SRQ_HANDLE)?,
+        xrcd: call.handle(create::XRCD_HANDLE)?,
+        ind_table: call.handle(create::IND_TABLE_HANDLE)?,
+        source_qpn: call.optional(create::SOURCE_QPN)?,
         user_handle: call.input(create::USER_HANDLE)?,
         cap: call.input(create::CAP)?,
         qp_type: QpType(call.constant(create::TYPE) as u8),
@@ -276,17 +279,17 @@ fn create_qp(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
         flags: flags & !signal_all,
         event_fd: call.fd(create::EVENT_FD)?,
     };
-    let (handle, qpn, cap, rq_mi, sq_mi) = st.create_qp(fd, &new)?;
-    call.put_handle(create::HANDLE, st.told_handle(handle))?;
-    call.put(create::RESP_CAP, cap)?;
-    call.put(create::RESP_QP_NUM, qpn)?;
-    call.put_bytes(ATTR_UHW_OUT, rxe::CreateQpResp { rq_mi, sq_mi }.as_bytes())
+    let made = with_uhw(call, |uhw| st.create_qp(fd, &new, uhw))?;
+    call.put_handle(create::HANDLE, st.told_handle(made.handle))?;
+    call.put(create::RESP_CAP, made.cap)?;
+    call.put(create::RESP_QP_NUM, made.qpn)?;
+    call.put_bytes(ATTR_UHW_OUT, &made.uhw)
 }
 
-/// rxe wants room for its whole answer.
-fn need_uhw<T>(call: &Call<'_>) -> Result<(), Errno> {
-    if call.room(ATTR_UHW_OUT).unwrap_or(0) < size_of::<T>() {
-        return Err(EINVAL);
-    }
-    Ok(())
+/// Runs `f` with the driver's part of the call.
+fn with_uhw<T>(call: &Call<'_>, f: impl FnOnce(&Uhw<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+    f(&Uhw {
+        input: &call.bytes(ATTR_UHW_IN)?,
+        room: call.room(ATTR_UHW_OUT).unwrap_or(0),
+    })
 }

@@ -12,10 +12,11 @@ use wqe_format::rxe::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::device::MAX_MESSAGE;
-use crate::objects::{Bound, Device, Wait};
+use super::Wait;
+use super::device::{self, MAX_MESSAGE};
+use super::responder::{self, Message, Nak};
+use crate::core::objects::{Bound, Device, QpKind};
 use crate::raw;
-use crate::responder::{self, Message, Nak};
 use crate::state::State;
 
 /// What a work request needs to know of its queue pair.
@@ -63,7 +64,11 @@ pub(crate) fn run(st: &mut State) {
 /// When something that waits is due.
 pub(crate) fn next_deadline(st: &State) -> Option<Instant> {
     let qps = st.devices.iter().flat_map(|device| device.qps.values());
-    qps.filter_map(|qp| qp.wait.map(|wait| wait.until)).min()
+    qps.filter_map(|qp| match &qp.kind {
+        QpKind::Rxe(own) => own.wait.map(|wait| wait.until),
+        QpKind::Mlx5(_) => None,
+    })
+    .min()
 }
 
 /// A queue pair enters the error state.
@@ -72,22 +77,12 @@ pub(crate) fn fail(st: &mut State, index: usize, qpn: u32) {
         return;
     };
     qp.state = QpState::ERR;
-    qp.wait = None;
+    if let Some(own) = qp.rxe() {
+        own.wait = None;
+    }
     if qp.srq.is_some() {
-        qp_event(st, index, qpn, EventType::QP_LAST_WQE_REACHED);
+        st.send_qp_event(index, qpn, EventType::QP_LAST_WQE_REACHED);
     }
-}
-
-/// An event of a queue pair.
-pub(crate) fn qp_event(st: &mut State, index: usize, qpn: u32, event: EventType) -> bool {
-    let Some(qp) = st.devices[index].qps.get(&qpn) else {
-        return false;
-    };
-    let sent = st.send_async(qp.async_file, qp.user_handle, event);
-    if let Some(qp) = st.devices[index].qps.get_mut(&qpn) {
-        qp.async_events += u32::from(sent);
-    }
-    sent
 }
 
 /// One work request; `false` if there is none that can go on.
@@ -100,29 +95,33 @@ fn step(st: &mut State, index: usize, qpn: u32) -> bool {
         QpState::RTS => {}
         _ => return false,
     }
-    if qp.wait.is_some_and(|wait| wait.until > Instant::now()) {
-        return false;
-    }
-    let Some(entry) = qp.send.front() else {
+    let Some(own) = qp.rxe() else {
         return false;
     };
+    if own.wait.is_some_and(|wait| wait.until > Instant::now()) {
+        return false;
+    }
+    let Some(entry) = own.send.front() else {
+        return false;
+    };
+    let waited = own.wait.take();
     let Ok((wqe, _)) = SendWqe::read_from_prefix(&entry) else {
         return false;
     };
     let sender = Sender {
         device: index,
         qpn,
-        pd: qp.pd,
+        pd: qp.pd.unwrap_or(0),
         qp_type: qp.qp_type,
         attr: qp.attr,
         max_sge: qp.cap.max_send_sge,
         max_inline: qp.cap.max_inline_data,
     };
-    let waited = qp.wait.take();
     match execute(st, &sender, &wqe, &entry, waited) {
         Outcome::Wait(wait) => {
-            if let Some(qp) = st.devices[index].qps.get_mut(&qpn) {
-                qp.wait = Some(wait);
+            let qp = st.devices[index].qps.get_mut(&qpn);
+            if let Some(own) = qp.and_then(|qp| qp.rxe()) {
+                own.wait = Some(wait);
             }
             false
         }
@@ -137,7 +136,10 @@ fn complete_send(st: &mut State, index: usize, qpn: u32, wqe: &SendWqe, status: 
     let Some(qp) = st.devices[index].qps.get_mut(&qpn) else {
         return;
     };
-    qp.send.advance();
+    let Some(own) = qp.rxe() else {
+        return;
+    };
+    own.send.advance();
     let is_error = status != WcStatus::SUCCESS;
     let signaled = wqe.wr.flags().contains(SendFlags::SIGNALED);
     let cq = qp.send_cq;
@@ -187,7 +189,7 @@ fn flush(st: &mut State, index: usize, qpn: u32) -> bool {
     let Some(qp) = st.devices[index].qps.get_mut(&qpn) else {
         return false;
     };
-    if let Some(entry) = qp.send.front()
+    if let Some(entry) = qp.rxe().and_then(|own| own.send.front())
         && let Ok((wqe, _)) = SendWqe::read_from_prefix(&entry)
     {
         complete_send(st, index, qpn, &wqe, WcStatus::WR_FLUSH_ERR);
@@ -197,19 +199,22 @@ fn flush(st: &mut State, index: usize, qpn: u32) -> bool {
 }
 
 /// Adds a completion, and the event that someone waits for.
-pub(crate) fn complete(st: &mut State, index: usize, cq: u32, cqe: &Cqe, solicited: bool) {
-    let Some(cq) = st.devices[index].cqs.get_mut(&cq) else {
+pub(crate) fn complete(st: &mut State, index: usize, cq: Option<u32>, cqe: &Cqe, solicited: bool) {
+    let Some(cq) = cq.and_then(|cq| st.devices[index].cqs.get_mut(&cq)) else {
         return;
     };
-    if !cq.ring.push(cqe.as_bytes()) {
+    let Some(own) = cq.rxe() else {
+        return;
+    };
+    if !own.ring.push(cqe.as_bytes()) {
         // Overrun: the completion is lost (`rxe_cq_post`).
         let (file, user_handle) = (cq.async_file, cq.user_handle);
         cq.async_events += 1;
         st.send_async(file, user_handle, EventType::CQ_ERR);
         return;
     }
-    if cq.armed.next || (cq.armed.solicited && solicited) {
-        cq.armed = Default::default();
+    if own.armed.next || (own.armed.solicited && solicited) {
+        own.armed = Default::default();
         let user_handle = cq.user_handle;
         if let Some(channel) = cq.channel
             && let Some(file) = st.files.get_mut(&channel)
@@ -496,7 +501,7 @@ fn send_datagram(
 ) -> Result<(), Nak> {
     let data = gather(st, sender, wqe, entry)?;
     // Larger than a packet: nothing is sent, and that is no error (rxe; IBTA C10-93.1.1).
-    if data.len() > 128 << crate::device::MTU {
+    if data.len() > 128 << device::MTU {
         return Ok(());
     }
     let device = &st.devices[sender.device];

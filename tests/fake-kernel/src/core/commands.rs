@@ -3,21 +3,23 @@
 use std::os::fd::RawFd;
 
 use oxverbs::sys::Errno;
-use uverbs_abi::types::{QpAttrMask, QpState, ReregMrFlags, SrqAttrMask};
-use uverbs_abi::udata::rxe;
+use uverbs_abi::types::{QpState, ReregMrFlags, SrqAttrMask};
+use uverbs_abi::udata;
 use uverbs_abi::write::{
     WriteCommand, ah, context, cq, device as dev, mcast, mr, pd, post, qp, srq,
 };
-use zerocopy::{FromBytes, IntoBytes};
 
-use crate::command_objects::{NewCq, NewQp, NewSrq};
+use crate::config::Family;
+use crate::core::create::{NewCq, NewQp, NewSrq};
+use crate::core::modify_qp;
 use crate::event::EventKind;
-use crate::objects::Armed;
+use crate::mlx5;
 use crate::request::WriteRequest;
+use crate::rxe;
 use crate::state::State;
-use crate::{device, engine, qp_state, raw};
 
 const EINVAL: Errno = Errno(libc::EINVAL);
+const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
 
 type Handler = fn(&mut State, RawFd, &mut WriteRequest) -> Result<(), Errno>;
 
@@ -68,10 +70,8 @@ const COMMANDS: &[(u32, Handler)] = &[
     }),
     (qp::CreateQp::SPEC.command(), create_qp),
     (qp::QueryQp::SPEC.command(), query_qp),
-    (qp::ModifyQp::SPEC.command(), |st, fd, request| {
-        modify_qp(st, fd, &request.get()?)
-    }),
-    (qp::ExModifyQp::SPEC.command(), modify_qp_ex),
+    (qp::ModifyQp::SPEC.command(), modify_qp::legacy),
+    (qp::ExModifyQp::SPEC.command(), modify_qp::extended),
     (qp::DestroyQp::SPEC.command(), |st, fd, request| {
         let events_reported = st.destroy_qp(fd, request.get::<qp::DestroyQp>()?.qp_handle.0)?;
         request.answer(qp::DestroyQpResp { events_reported });
@@ -95,16 +95,14 @@ pub(crate) fn run(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Resu
 }
 
 fn get_context(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
-    if st.context(fd)?.is_made {
-        return Err(EINVAL);
-    }
+    let answer = st.get_context(fd, &request.uhw())?;
     let (file, async_fd) = st.new_file(EventKind::Async)?;
     let context = st.context(fd)?;
-    context.is_made = true;
     context.async_file = Some(file);
+    request.uhw_response = answer;
     request.answer(context::GetContextResp {
         async_fd,
-        num_comp_vectors: device::COMP_VECTORS,
+        num_comp_vectors: st.facts().comp_vectors,
     });
     Ok(())
 }
@@ -116,7 +114,7 @@ fn create_comp_channel(st: &mut State, _: RawFd, request: &mut WriteRequest) -> 
 }
 
 fn query_device(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
-    request.answer(device::query_device(st.context(fd)?.device));
+    request.answer(st.query_device(fd)?);
     Ok(())
 }
 
@@ -124,15 +122,20 @@ fn query_device_ex(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Res
     if request.get::<dev::ExQueryDevice>()?.comp_mask != 0 {
         return Err(EINVAL);
     }
-    request.answer(device::query_device_ex(st.context(fd)?.device));
+    request.answer(st.query_device_ex(fd)?);
+    if st.config.family == Family::Mlx5 {
+        request.answer_uhw(mlx5::device::query_device_udata());
+        let room = request.uhw_room;
+        request.uhw_response.truncate(room);
+    }
     Ok(())
 }
 
-fn query_port(_: &mut State, _: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
+fn query_port(st: &mut State, _: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     if request.get::<dev::QueryPort>()?.port_num != 1 {
         return Err(EINVAL);
     }
-    request.answer(device::query_port().legacy_resp);
+    request.answer(st.query_port().legacy_resp);
     Ok(())
 }
 
@@ -140,6 +143,10 @@ fn alloc_pd(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(),
     let handle = st.alloc_pd(fd)?;
     let pd_handle = st.told_handle(handle).into();
     request.answer(pd::AllocPdResp { pd_handle });
+    if st.config.family == Family::Mlx5 {
+        let pdn = st.pd(fd, handle)?;
+        request.answer_uhw(udata::mlx5::AllocPdResp { pdn });
+    }
     Ok(())
 }
 
@@ -189,10 +196,14 @@ fn create_ah(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<()
     let (handle, number) = st.create_ah(fd, ah.pd_handle.0, ah.attr)?;
     let ah_handle = st.told_handle(handle).into();
     request.answer(ah::CreateAhResp { ah_handle });
-    if st.config.has_ah_num && request.uhw_room >= size_of::<rxe::CreateAhResp>() {
-        request.answer_uhw(rxe::CreateAhResp {
+    if st.config.family == Family::Mlx5 {
+        let index = st.context(fd)?.device;
+        let answer = mlx5::device::create_ah(index, &st.config, &ah.attr, request.uhw_room)?;
+        request.uhw_response = answer;
+    } else if st.config.has_ah_num && request.uhw_room >= size_of::<udata::rxe::CreateAhResp>() {
+        request.answer_uhw(udata::rxe::CreateAhResp {
             ah_num: number,
-            ..rxe::CreateAhResp::default()
+            ..udata::rxe::CreateAhResp::default()
         });
     }
     Ok(())
@@ -200,7 +211,6 @@ fn create_ah(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<()
 
 fn create_cq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let cq: cq::CreateCq = request.get()?;
-    need_uhw::<rxe::CreateCqResp>(request)?;
     let new = NewCq {
         cqe: cq.cqe,
         user_handle: cq.user_handle,
@@ -209,18 +219,17 @@ fn create_cq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<()
         flags: 0,
         event_fd: None,
     };
-    let (handle, cqe, mi) = st.create_cq(fd, &new)?;
+    let made = st.create_cq(fd, &new, &request.uhw())?;
     request.answer(cq::CreateCqResp {
-        cq_handle: st.told_handle(handle).into(),
-        cqe,
+        cq_handle: st.told_handle(made.handle).into(),
+        cqe: made.cqe,
     });
-    request.answer_uhw(rxe::CreateCqResp { mi });
+    request.uhw_response = made.uhw;
     Ok(())
 }
 
 fn create_cq_ex(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let cq: cq::ExCreateCq = request.get()?;
-    need_uhw::<rxe::CreateCqResp>(request)?;
     if cq.comp_mask != 0 {
         return Err(EINVAL);
     }
@@ -232,28 +241,27 @@ fn create_cq_ex(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result
         flags: cq.flags.0.into(),
         event_fd: None,
     };
-    let (handle, cqe, mi) = st.create_cq(fd, &new)?;
+    let made = st.create_cq(fd, &new, &request.uhw())?;
     request.answer(cq::ExCreateCqResp {
         base: cq::CreateCqResp {
-            cq_handle: st.told_handle(handle).into(),
-            cqe,
+            cq_handle: st.told_handle(made.handle).into(),
+            cqe: made.cqe,
         },
         comp_mask: 0,
         response_length: size_of::<cq::ExCreateCqResp>() as u32,
     });
-    request.answer_uhw(rxe::CreateCqResp { mi });
+    request.uhw_response = made.uhw;
     Ok(())
 }
 
 fn resize_cq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let resize: cq::ResizeCq = request.get()?;
-    need_uhw::<rxe::ResizeCqResp>(request)?;
-    let (cqe, mi) = st.resize_cq(fd, resize.cq_handle.0, resize.cqe)?;
+    let (cqe, uhw) = st.resize_cq(fd, resize.cq_handle.0, resize.cqe, &request.uhw())?;
     request.answer(cq::ResizeCqResp {
         cqe,
         ..cq::ResizeCqResp::default()
     });
-    request.answer_uhw(rxe::ResizeCqResp { mi });
+    request.uhw_response = uhw;
     Ok(())
 }
 
@@ -261,11 +269,10 @@ fn req_notify_cq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Resul
     let notify: cq::ReqNotifyCq = request.get()?;
     let number = st.cq_number(fd, notify.cq_handle.0)?;
     let cq = st.device(fd)?.cqs.get_mut(&number).ok_or(EINVAL)?;
+    let armed = &mut cq.rxe().ok_or(EOPNOTSUPP)?.armed;
     let solicited = notify.solicited_only != 0;
-    cq.armed = Armed {
-        next: cq.armed.next || !solicited,
-        solicited: cq.armed.solicited || solicited,
-    };
+    armed.next |= !solicited;
+    armed.solicited |= solicited;
     Ok(())
 }
 
@@ -275,19 +282,14 @@ fn srq_answer(
     new: &NewSrq,
     request: &mut WriteRequest,
 ) -> Result<(), Errno> {
-    need_uhw::<rxe::CreateSrqResp>(request)?;
-    let (handle, max_wr, max_sge, srq_num, mi) = st.create_srq(fd, new)?;
+    let made = st.create_srq(fd, new, &request.uhw())?;
     request.answer(srq::CreateSrqResp {
-        srq_handle: st.told_handle(handle).into(),
-        max_wr,
-        max_sge,
-        srqn: 0,
+        srq_handle: st.told_handle(made.handle).into(),
+        max_wr: made.max_wr,
+        max_sge: made.max_sge,
+        srqn: made.srqn,
     });
-    request.answer_uhw(rxe::CreateSrqResp {
-        mi,
-        srq_num,
-        ..rxe::CreateSrqResp::default()
-    });
+    request.uhw_response = made.uhw;
     Ok(())
 }
 
@@ -300,6 +302,9 @@ fn create_srq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(
         max_sge: srq.max_sge,
         limit: srq.srq_limit,
         srq_type: 0,
+        xrcd: None,
+        cq: None,
+        max_num_tags: 0,
         event_fd: None,
     };
     srq_answer(st, fd, &new, request)
@@ -314,6 +319,9 @@ fn create_xsrq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<
         max_sge: srq.max_sge,
         limit: srq.srq_limit,
         srq_type: srq.srq_type.0.into(),
+        xrcd: (srq.srq_type.0 == 1).then_some(srq.xrcd_handle.0),
+        cq: (srq.srq_type.0 != 0).then_some(srq.cq_handle.0),
+        max_num_tags: srq.max_num_tags,
         event_fd: None,
     };
     srq_answer(st, fd, &new, request)
@@ -321,8 +329,6 @@ fn create_xsrq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<
 
 fn modify_srq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let modify: srq::ModifySrq = request.get()?;
-    // rxe takes no command without its own part, even where it has nothing to say in it.
-    let (udata, _) = rxe::ModifySrqCmd::read_from_prefix(&request.uhw).map_err(|_| EINVAL)?;
     let max_wr = modify
         .attr_mask
         .contains(SrqAttrMask::MAX_WR)
@@ -331,17 +337,14 @@ fn modify_srq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(
         .attr_mask
         .contains(SrqAttrMask::LIMIT)
         .then_some(modify.srq_limit);
-    if let Some(info) = st.modify_srq(fd, modify.srq_handle.0, max_wr, limit)? {
-        raw::copy_out(udata.mmap_info_addr, info.as_bytes())?;
-    }
-    Ok(())
+    st.modify_srq(fd, modify.srq_handle.0, max_wr, limit, &request.uhw())
 }
 
 fn query_srq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let number = st.srq_number(fd, request.get::<srq::QuerySrq>()?.srq_handle.0)?;
     let srq = st.device(fd)?.srqs.get(&number).ok_or(EINVAL)?;
     request.answer(srq::QuerySrqResp {
-        max_wr: srq.ring.capacity(),
+        max_wr: srq.max_wr,
         max_sge: srq.max_sge,
         srq_limit: srq.limit,
         ..srq::QuerySrqResp::default()
@@ -351,12 +354,14 @@ fn query_srq(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<()
 
 fn create_qp(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let qp: qp::CreateQp = request.get()?;
-    need_uhw::<rxe::CreateQpResp>(request)?;
     let new = NewQp {
-        pd: qp.pd_handle.0,
-        send_cq: qp.send_cq_handle.0,
-        recv_cq: qp.recv_cq_handle.0,
+        pd: Some(qp.pd_handle.0),
+        send_cq: Some(qp.send_cq_handle.0),
+        recv_cq: Some(qp.recv_cq_handle.0),
         srq: (qp.is_srq != 0).then_some(qp.srq_handle.0),
+        xrcd: None,
+        ind_table: None,
+        source_qpn: None,
         user_handle: qp.user_handle,
         cap: uverbs_abi::types::QpCap {
             max_send_wr: qp.max_send_wr,
@@ -370,10 +375,11 @@ fn create_qp(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<()
         flags: 0,
         event_fd: None,
     };
-    let (handle, qpn, cap, rq_mi, sq_mi) = st.create_qp(fd, &new)?;
+    let made = st.create_qp(fd, &new, &request.uhw())?;
+    let cap = made.cap;
     request.answer(qp::CreateQpResp {
-        qp_handle: st.told_handle(handle).into(),
-        qpn,
+        qp_handle: st.told_handle(made.handle).into(),
+        qpn: made.qpn,
         max_send_wr: cap.max_send_wr,
         max_recv_wr: cap.max_recv_wr,
         max_send_sge: cap.max_send_sge,
@@ -381,13 +387,14 @@ fn create_qp(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<()
         max_inline_data: cap.max_inline_data,
         ..qp::CreateQpResp::default()
     });
-    request.answer_uhw(rxe::CreateQpResp { rq_mi, sq_mi });
+    request.uhw_response = made.uhw;
     Ok(())
 }
 
 fn query_qp(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let qpn = st.qp_number(fd, request.get::<qp::QueryQp>()?.qp_handle.0)?;
-    let qp = st.device(fd)?.qps.get(&qpn).ok_or(EINVAL)?;
+    let qp = st.device(fd)?.qps.get_mut(&qpn).ok_or(EINVAL)?;
+    let is_busy = qp.rxe().is_some_and(|own| own.send.used() > 0);
     let attr = &qp.attr;
     request.answer(qp::QueryQpResp {
         dest: attr.dest,
@@ -416,7 +423,7 @@ fn query_qp(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(),
         cur_qp_state: qp.state,
         path_mtu: attr.path_mtu,
         path_mig_state: attr.path_mig_state,
-        sq_draining: u8::from(qp.state == QpState::SQD && qp.send.used() > 0),
+        sq_draining: u8::from(qp.state == QpState::SQD && is_busy),
         max_rd_atomic: attr.max_rd_atomic,
         max_dest_rd_atomic: attr.max_dest_rd_atomic,
         min_rnr_timer: attr.min_rnr_timer,
@@ -432,105 +439,6 @@ fn query_qp(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(),
     Ok(())
 }
 
-fn modify_qp_ex(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
-    let modify: qp::ExModifyQp = request.get()?;
-    if modify.base.attr_mask.contains(QpAttrMask::RATE_LIMIT) {
-        return Err(Errno(libc::EOPNOTSUPP));
-    }
-    modify_qp(st, fd, &modify.base)?;
-    request.answer(qp::ExModifyQpResp {
-        comp_mask: 0,
-        response_length: size_of::<qp::ExModifyQpResp>() as u32,
-    });
-    Ok(())
-}
-
-fn modify_qp(st: &mut State, fd: RawFd, modify: &qp::ModifyQp) -> Result<(), Errno> {
-    use QpAttrMask as M;
-    let qpn = st.qp_number(fd, modify.qp_handle.0)?;
-    let device = st.device(fd)?;
-    let gids = device.gids.len();
-    let qp = device.qps.get_mut(&qpn).ok_or(EINVAL)?;
-    let mask = modify.attr_mask;
-    let has = |flag: M| mask.contains(flag);
-    let from = if has(M::CUR_STATE) {
-        modify.cur_qp_state
-    } else {
-        qp.state
-    };
-    let to = if has(M::STATE) { modify.qp_state } else { from };
-    if from != qp.state || !qp_state::is_allowed(from, to, qp.qp_type, mask) {
-        return Err(EINVAL);
-    }
-    let bad_port = has(M::PORT) && modify.port_num != 1;
-    let bad_path = has(M::AV)
-        && (modify.dest.is_global == 0
-            || modify.dest.port_num != 1
-            || usize::from(modify.dest.sgid_index) >= gids);
-    let bad_mtu = has(M::PATH_MTU) && !(1..=device::MTU).contains(&modify.path_mtu);
-    let bad_depth = (has(M::MAX_QP_RD_ATOMIC) && modify.max_rd_atomic > device::MAX_RD_ATOMIC)
-        || (has(M::MAX_DEST_RD_ATOMIC) && modify.max_dest_rd_atomic > device::MAX_RD_ATOMIC);
-    let bad_timer = (has(M::TIMEOUT) && modify.timeout > 31)
-        || (has(M::MIN_RNR_TIMER) && modify.min_rnr_timer > 31)
-        || (has(M::RETRY_CNT) && modify.retry_cnt > 7)
-        || (has(M::RNR_RETRY) && modify.rnr_retry > 7);
-    let bad_pkey = has(M::PKEY_INDEX) && modify.pkey_index != 0;
-    if bad_port || bad_path || bad_mtu || bad_depth || bad_timer || bad_pkey {
-        return Err(EINVAL);
-    }
-    if to == QpState::RESET {
-        qp.send.clear();
-        if let Some(recv) = &mut qp.recv {
-            recv.clear();
-        }
-        qp.attr = qp::ModifyQp::default();
-        qp.wait = None;
-    }
-    let attr = &mut qp.attr;
-    let mut take = |flag: M, copy: fn(&mut qp::ModifyQp, &qp::ModifyQp)| {
-        if mask.contains(flag) {
-            copy(attr, modify);
-        }
-    };
-    take(M::ACCESS_FLAGS, |a, m| {
-        a.qp_access_flags = m.qp_access_flags
-    });
-    take(M::PKEY_INDEX, |a, m| a.pkey_index = m.pkey_index);
-    take(M::PORT, |a, m| a.port_num = m.port_num);
-    take(M::QKEY, |a, m| a.qkey = m.qkey);
-    take(M::AV, |a, m| a.dest = m.dest);
-    take(M::PATH_MTU, |a, m| a.path_mtu = m.path_mtu);
-    take(M::TIMEOUT, |a, m| a.timeout = m.timeout);
-    take(M::RETRY_CNT, |a, m| a.retry_cnt = m.retry_cnt);
-    take(M::RNR_RETRY, |a, m| a.rnr_retry = m.rnr_retry);
-    take(M::RQ_PSN, |a, m| a.rq_psn = m.rq_psn & 0xff_ffff);
-    take(M::SQ_PSN, |a, m| a.sq_psn = m.sq_psn & 0xff_ffff);
-    take(M::DEST_QPN, |a, m| a.dest_qp_num = m.dest_qp_num);
-    // rxe rounds both up to a power of two (`rxe_qp_from_attr`).
-    take(M::MAX_QP_RD_ATOMIC, |a, m| {
-        a.max_rd_atomic = round_up(m.max_rd_atomic)
-    });
-    take(M::MAX_DEST_RD_ATOMIC, |a, m| {
-        a.max_dest_rd_atomic = round_up(m.max_dest_rd_atomic)
-    });
-    take(M::MIN_RNR_TIMER, |a, m| a.min_rnr_timer = m.min_rnr_timer);
-    take(M::PATH_MIG_STATE, |a, m| {
-        a.path_mig_state = m.path_mig_state
-    });
-    let left = qp.state;
-    qp.state = to;
-    let index = st.context(fd)?.device;
-    if to == QpState::ERR && left != QpState::ERR {
-        engine::fail(st, index, qpn);
-    }
-    engine::run(st);
-    Ok(())
-}
-
-fn round_up(n: u8) -> u8 {
-    if n == 0 { 0 } else { n.next_power_of_two() }
-}
-
 /// rxe's doorbell: no work request in it, the queue in shared memory has them.
 fn post_send(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let post: post::PostSend = request.get()?;
@@ -540,7 +448,7 @@ fn post_send(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<()
         return Err(EINVAL);
     }
     st.doorbells += 1;
-    engine::run(st);
+    rxe::engine::run(st);
     request.answer(post::PostSendResp { bad_wr: 0 });
     Ok(())
 }
@@ -583,12 +491,4 @@ fn detach_mcast(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result
 /// Whether the GID is a group's: ff00::/8, or an IPv4 multicast address in its mapped form.
 fn is_multicast(gid: &[u8; 16]) -> bool {
     gid[0] == 0xff || (gid[..10] == [0; 10] && gid[12] & 0xf0 == 0xe0)
-}
-
-/// rxe wants room for its whole answer.
-fn need_uhw<T>(request: &WriteRequest) -> Result<(), Errno> {
-    if request.uhw_room < size_of::<T>() {
-        return Err(EINVAL);
-    }
-    Ok(())
 }

@@ -1,12 +1,19 @@
 //! What the kernel keeps of each object.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use uverbs_abi::types::{AccessFlags, MwType, QpCap, QpState, QpType};
 use uverbs_abi::write::ah::AhAttr;
 use uverbs_abi::write::qp::ModifyQp;
 
-use crate::ring::Ring;
+use crate::config::{Config, Family};
+use crate::core::create::NewSrq;
+use crate::mlx5;
+use crate::mlx5::hca;
+use crate::raw::PAGE;
+use crate::rxe;
+use crate::rxe::ring::Ring;
 
 /// Number of an [`EventFile`](crate::event::EventFile) in the state; descriptors are used again, these are not.
 pub(crate) type FileId = u64;
@@ -21,6 +28,7 @@ pub(crate) enum Object {
     Qp(u32),
     Srq(u32),
     Ah(u32),
+    Uar(u32),
 }
 
 #[derive(Debug, Default)]
@@ -64,34 +72,76 @@ pub(crate) struct Bound {
 
 #[derive(Debug)]
 pub(crate) struct Cq {
-    pub(crate) ring: Ring,
+    pub(crate) kind: CqKind,
     pub(crate) cqe: u32,
     pub(crate) user_handle: u64,
     pub(crate) channel: Option<FileId>,
     pub(crate) async_file: Option<FileId>,
-    pub(crate) armed: Armed,
     pub(crate) users: u32,
     pub(crate) completion_events: u32,
     pub(crate) async_events: u32,
 }
 
-/// What a completion queue waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Armed {
-    pub(crate) next: bool,
-    pub(crate) solicited: bool,
+/// A completion queue as its family has it.
+#[derive(Debug)]
+pub(crate) enum CqKind {
+    Rxe(rxe::Cq),
+    Mlx5(Arc<hca::CompletionQueue>),
+}
+
+impl Cq {
+    pub(crate) fn rxe(&mut self) -> Option<&mut rxe::Cq> {
+        match &mut self.kind {
+            CqKind::Rxe(cq) => Some(cq),
+            CqKind::Mlx5(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Srq {
-    pub(crate) ring: Ring,
+    pub(crate) kind: SrqKind,
     pub(crate) pd: u32,
+    pub(crate) max_wr: u32,
     pub(crate) max_sge: u32,
     pub(crate) limit: u32,
     pub(crate) user_handle: u64,
     pub(crate) async_file: Option<FileId>,
     pub(crate) users: u32,
     pub(crate) async_events: u32,
+}
+
+impl Srq {
+    /// Without protection domain and event file, which the core adds.
+    pub(crate) fn new(kind: SrqKind, new: &NewSrq, max_wr: u32, max_sge: u32) -> Self {
+        Self {
+            kind,
+            pd: 0,
+            max_wr,
+            max_sge,
+            limit: new.limit,
+            user_handle: new.user_handle,
+            async_file: None,
+            users: 0,
+            async_events: 0,
+        }
+    }
+}
+
+/// A shared receive queue as its family has it.
+#[derive(Debug)]
+pub(crate) enum SrqKind {
+    Rxe(Ring),
+    Mlx5(Arc<hca::SharedReceiveQueue>),
+}
+
+impl Srq {
+    pub(crate) fn rxe(&mut self) -> Option<&mut Ring> {
+        match &mut self.kind {
+            SrqKind::Rxe(ring) => Some(ring),
+            SrqKind::Mlx5(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -104,12 +154,12 @@ pub(crate) struct Ah {
 pub(crate) struct Qp {
     pub(crate) qp_type: QpType,
     pub(crate) state: QpState,
-    pub(crate) pd: u32,
-    pub(crate) send_cq: u32,
-    pub(crate) recv_cq: u32,
+    /// `None` for a receiver of extended reliable connections.
+    pub(crate) pd: Option<u32>,
+    pub(crate) send_cq: Option<u32>,
+    pub(crate) recv_cq: Option<u32>,
     pub(crate) srq: Option<u32>,
-    pub(crate) send: Ring,
-    pub(crate) recv: Option<Ring>,
+    pub(crate) kind: QpKind,
     pub(crate) cap: QpCap,
     pub(crate) signal_all: bool,
     pub(crate) user_handle: u64,
@@ -118,17 +168,22 @@ pub(crate) struct Qp {
     pub(crate) groups: u32,
     /// Attributes as the last modify left them.
     pub(crate) attr: ModifyQp,
-    pub(crate) wait: Option<Wait>,
 }
 
-/// Why a send queue stands still.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wait {
-    pub(crate) until: std::time::Instant,
-    /// Retries left; 7 in the attribute means for ever (`None`).
-    pub(crate) rnr_left: Option<u32>,
-    /// Waiting for a peer that does not answer, not for one that has no receive request.
-    pub(crate) for_peer: bool,
+/// A queue pair as its family has it.
+#[derive(Debug)]
+pub(crate) enum QpKind {
+    Rxe(rxe::Qp),
+    Mlx5(Arc<hca::QueuePair>),
+}
+
+impl Qp {
+    pub(crate) fn rxe(&mut self) -> Option<&mut rxe::Qp> {
+        match &mut self.kind {
+            QpKind::Rxe(qp) => Some(qp),
+            QpKind::Mlx5(_) => None,
+        }
+    }
 }
 
 /// A device and everything in it.
@@ -149,18 +204,26 @@ pub(crate) struct Device {
     pub(crate) ahs: BTreeMap<u32, Ah>,
     pub(crate) qps: BTreeMap<u32, Qp>,
     pub(crate) groups: BTreeMap<[u8; 16], Vec<u32>>,
+    pub(crate) mlx5: mlx5::DeviceState,
 }
 
 impl Device {
-    pub(crate) fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize, config: &Config) -> Self {
         Self {
-            name: format!("rxe{index}"),
-            next_offset: crate::ring::PAGE as u64,
+            name: match config.family {
+                Family::Rxe => format!("rxe{index}"),
+                Family::Mlx5 => format!("mlx5_{index}"),
+            },
+            next_offset: PAGE as u64,
             // 16 is the least number, and the kernel's own GSI queue pair takes it.
             next_qpn: 17,
             next_number: 1,
             key: 0x5a,
-            gids: crate::device::gids(index),
+            gids: match config.family {
+                Family::Rxe => rxe::device::gids(index),
+                Family::Mlx5 => mlx5::device::gids(index, config.mlx5.link),
+            },
+            mlx5: mlx5::DeviceState::default(),
             pds: BTreeMap::new(),
             mrs: BTreeMap::new(),
             mws: BTreeMap::new(),

@@ -1,8 +1,17 @@
 //! What an rxe device says of itself on Linux 6.12 (`drivers/infiniband/sw/rxe/rxe_param.h`; compared with
 //! what `ibv_devinfo -v` prints on a real one).
 
-use uverbs_abi::types::{GidEntry, GidType, PortAttrEx, QpCap, QueryPortFlags};
+use crate::core::facts::Facts;
+use uverbs_abi::types::{DriverId, GidEntry, GidType, PortAttrEx, QpCap, QueryPortFlags};
 use uverbs_abi::write::device::{ExQueryDeviceResp, PortAttr, QueryDeviceResp};
+
+/// For the core.
+pub(crate) const FACTS: Facts = Facts {
+    driver_id: DriverId::RXE.0,
+    comp_vectors: 2,
+    mtu: MTU,
+    max_rd_atomic: MAX_RD_ATOMIC,
+};
 
 /// Work requests of a queue.
 const MAX_WR: u32 = 1 << 20;
@@ -20,8 +29,6 @@ pub(crate) const MAX_SRQ_SGE: u32 = 27;
 pub(crate) const MAX_RD_ATOMIC: u8 = 128;
 /// The largest message.
 pub(crate) const MAX_MESSAGE: u32 = 0x80_0000;
-/// Completion vectors; Linux has one per possible CPU.
-pub(crate) const COMP_VECTORS: u32 = 2;
 /// `IB_MTU_1024`, what a netdev of 1500 bytes gives.
 pub(crate) const MTU: u8 = 3;
 /// Entries of the GID table.

@@ -11,10 +11,7 @@ use uverbs_abi::udata::rxe::MmapInfo;
 use wqe_format::rxe::queue;
 
 use crate::config::Lie;
-use crate::raw;
-
-/// Linux rounds mappings to pages.
-pub(crate) const PAGE: usize = 4096;
+use crate::raw::{self, PAGE};
 
 /// A cache line: the least size of an entry (`rxe_queue_init`).
 const CACHE_LINE: usize = 64;

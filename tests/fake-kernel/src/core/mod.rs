@@ -1,0 +1,11 @@
+//! What Linux' RDMA core does for every family: commands, methods, objects with their references, and the
+//! rules of a queue pair's states.
+
+pub(crate) mod commands;
+pub(crate) mod create;
+pub(crate) mod facts;
+pub(crate) mod memory;
+pub(crate) mod methods;
+pub(crate) mod modify_qp;
+pub(crate) mod objects;
+pub(crate) mod qp_state;

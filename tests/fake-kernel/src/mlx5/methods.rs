@@ -1,0 +1,70 @@
+//! Methods of the driver's own, by their numbers in `uapi rdma/mlx5_user_ioctl_cmds.h`.
+
+use std::os::fd::RawFd;
+
+use oxverbs::sys::Errno;
+
+use crate::core::objects::Object;
+use crate::request::Call;
+use crate::state::State;
+
+const EINVAL: Errno = Errno(libc::EINVAL);
+const EPROTONOSUPPORT: Errno = Errno(libc::EPROTONOSUPPORT);
+
+/// First number of drivers (`1 << UVERBS_ID_NS_SHIFT`).
+pub(crate) const DRIVER: u16 = 1 << 12;
+
+/// `MLX5_IB_OBJECT_DEVX`
+const OBJECT_DEVX: u16 = DRIVER;
+/// `MLX5_IB_OBJECT_UAR`
+const OBJECT_UAR: u16 = DRIVER + 8;
+
+/// Runs a method of the driver's; `None` if the core is to look for it.
+pub(crate) fn run(st: &mut State, fd: RawFd, call: &Call<'_>) -> Option<Result<(), Errno>> {
+    let header = call.view().header();
+    let (object, method) = (header.object_id, header.method_id);
+    if object < DRIVER && method < DRIVER {
+        return None;
+    }
+    Some(match (object, method - DRIVER.min(method)) {
+        (OBJECT_UAR, 0) => alloc_uar(st, fd, call),
+        (OBJECT_UAR, 1) => destroy_uar(st, fd, call),
+        (OBJECT_DEVX, 0) => Err(EPROTONOSUPPORT),
+        _ => Err(EPROTONOSUPPORT),
+    })
+}
+
+/// `MLX5_IB_METHOD_UAR_OBJ_ALLOC`: handle, type, then offset, length and number out.
+fn alloc_uar(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
+    made(st, fd)?;
+    let kind = call.raw_constant(DRIVER + 1).ok_or(EINVAL)?;
+    // `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF` and `_NC`.
+    if kind > 1 {
+        return Err(EINVAL);
+    }
+    let page_id = st.device(fd)?.mlx5.next_uar();
+    let offset = st.context(fd)?.mlx5.uars.add_object(fd, page_id)?;
+    let handle = st.add_object(fd, Object::Uar(page_id))?;
+    call.put_raw_number(DRIVER, handle.into())?;
+    call.put_bytes(DRIVER + 2, &offset.to_ne_bytes())?;
+    call.put_bytes(DRIVER + 3, &4096_u32.to_ne_bytes())?;
+    call.put_bytes(DRIVER + 4, &page_id.to_ne_bytes())
+}
+
+fn destroy_uar(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
+    let handle = call.raw_constant(DRIVER).ok_or(EINVAL)? as u32;
+    let Object::Uar(page_id) = st.object(fd, handle)? else {
+        return Err(EINVAL);
+    };
+    let context = st.context(fd)?;
+    context.objects.remove(&handle);
+    context.mlx5.uars.objects.remove(&page_id);
+    Ok(())
+}
+
+fn made(st: &mut State, fd: RawFd) -> Result<(), Errno> {
+    match st.context(fd)?.is_made {
+        true => Ok(()),
+        false => Err(EINVAL),
+    }
+}
