@@ -20,6 +20,8 @@ pub enum PostError {
     TooManySges,
     /// More inline bytes than the queue was created for.
     InlineTooLong,
+    /// The same, of a packet given as a list of buffers; libmlx5 returns another number for it.
+    PacketInlineTooLong,
     /// An element of 2 GiB or more. Bit 31 of its length would make it another kind of segment.
     TooLong,
     /// A memory window of more than 2 GiB.
@@ -31,31 +33,36 @@ pub enum PostError {
     Segmentation,
     /// The device does not compute checksums for this queue.
     ChecksumsOff,
-    /// A work request that the program built is longer than those that the queue was created for, or empty.
-    RawLength,
+    /// A work request is longer than those that the queue was created for, or one that the program built is empty.
+    Length,
     /// Nothing to copy, or more than the device copies at once.
     CopyLength,
     /// No work request was begun, or it got no destination or payload that its operation needs.
     Incomplete,
 }
 
-impl PostError {
-    /// The number that libmlx5's `ibv_post_send` and `ibv_wr_complete` return. `ibv_post_recv`'s differ for
-    /// [`TooManySges`](Self::TooManySges) and [`WrongState`](Self::WrongState), see [`recv_errno`](Self::recv_errno).
-    pub const fn errno(self) -> Errno {
-        Errno(match self {
-            Self::QueueFull | Self::TooManySges | Self::InlineTooLong => libc::ENOMEM,
-            // A queue pair that does not send takes no scatter/gather elements, not even none.
-            Self::WrongState => libc::ENOMEM,
-            Self::AtomicsOff | Self::WindowTooLong => libc::EOPNOTSUPP,
-            _ => libc::EINVAL,
-        })
-    }
+/// The libibverbs function that an error is returned from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// `ibv_post_send`, `ibv_bind_mw`.
+    PostSend,
+    /// `ibv_wr_complete`.
+    WrComplete,
+    /// `ibv_post_recv`, `ibv_post_srq_recv`, `ibv_post_wq_recv`.
+    PostRecv,
+}
 
-    /// The number that libmlx5's `ibv_post_recv`, `ibv_post_srq_recv` and `ibv_post_wq_recv` return.
-    pub const fn recv_errno(self) -> Errno {
-        Errno(match self {
-            Self::QueueFull => libc::ENOMEM,
+impl PostError {
+    /// The number that libmlx5 returns from a function.
+    pub const fn errno(self, from: Verb) -> Errno {
+        Errno(match (self, from) {
+            (Self::QueueFull, _) => libc::ENOMEM,
+            (Self::TooManySges | Self::InlineTooLong, Verb::PostSend | Verb::WrComplete) => {
+                libc::ENOMEM
+            }
+            // To libmlx5, a queue that does not send is one that takes no scatter/gather elements, not even none.
+            (Self::WrongState, Verb::PostSend) => libc::ENOMEM,
+            (Self::AtomicsOff | Self::WindowTooLong, _) => libc::EOPNOTSUPP,
             _ => libc::EINVAL,
         })
     }
@@ -69,13 +76,15 @@ impl fmt::Display for PostError {
             Self::Opcode => "the queue pair's transport does not have this operation",
             Self::AtomicsOff => "the device does not do atomics for this context",
             Self::TooManySges => "more scatter/gather elements than the queue was created for",
-            Self::InlineTooLong => "more inline bytes than the queue was created for",
+            Self::InlineTooLong | Self::PacketInlineTooLong => {
+                "more inline bytes than the queue was created for"
+            }
             Self::TooLong => "a scatter/gather element of 2 GiB or more",
             Self::WindowTooLong => "a memory window of more than 2 GiB",
             Self::HeadersTooShort => "a packet shorter than its Ethernet headers",
             Self::Segmentation => "a segmentation header or payload that the device does not take",
             Self::ChecksumsOff => "the device does not compute checksums for this queue",
-            Self::RawLength => "a built work request of a length that the queue does not take",
+            Self::Length => "a work request of a length that the queue was not created for",
             Self::CopyLength => "nothing to copy, or more than the device copies at once",
             Self::Incomplete => "the work request is not complete",
         })

@@ -8,6 +8,10 @@
 //! |---|---|
 //! | `record` | what a poster and a poller share |
 //! | `table` | from the user index in a completion to that |
+//! | `ring` | a send queue's memory, and what wraps in it |
+//! | `register` | the register that tells the device of sends, and BlueFlame |
+//! | `sq` | posting sends |
+//! | `rq` | receive queues: scatter lists and their terminator |
 //! | `srq` | shared receive queues: a linked list with many returners |
 //! | `lock` | the lock for what is shared |
 //! | `cq` | completion queues |
@@ -16,13 +20,23 @@ pub mod cq;
 mod error;
 mod lock;
 mod record;
+mod register;
+mod ring;
+mod rq;
+mod sq;
 mod srq;
 mod table;
 
 pub use cq::{Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog};
-pub use error::{PostError, Refused};
+pub use error::{PostError, Refused, Verb};
 pub use record::{
     KeepAlive, QueueKind, QueueRecord, ReceiveSide, RecvShared, SendShared, WorkKind, WorkRecord,
+};
+pub use register::{BlueFlame, Register, Sharing};
+pub use rq::{RecvParts, RecvQueue};
+pub use sq::{
+    AtomicOperands, Bind, Destination, Draft, InlinePiece, Operation, Remote, Segmentation,
+    SendFlags, SendLimits, SendParts, SendQueue, SendRequest, WrOpcode,
 };
 pub use srq::{RecvRequest, SharedReceiveQueue, SrqParts, SrqShared};
 pub use table::{BadUserIndex, Reader, USER_INDICES, UserIndexTable, Visit};

@@ -310,6 +310,12 @@ impl RecvShared {
     pub fn reset(&self) {
         self.tail.store(0, Ordering::Release);
     }
+
+    /// As if so many had been posted and completed.
+    #[cfg(test)]
+    pub(super) fn start_at(&self, tail: u32) {
+        self.tail.store(tail, Ordering::Release);
+    }
 }
 
 impl fmt::Debug for RecvShared {

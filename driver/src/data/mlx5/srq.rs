@@ -14,15 +14,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use wqe_format::mlx5::DataSegment;
 use wqe_format::rxe::Sge;
 
 use super::error::{PostError, Refused};
 use super::lock::SpinLock;
 use super::record::KeepAlive;
+use super::ring::{Unit, unit};
+use super::rq::put_list;
 use crate::sys::barrier;
 
-/// `MLX5_INVALID_LKEY`: ends a scatter list (mlx5dv.h).
-const INVALID_LKEY: u32 = 0x100;
 /// Where the scatter list of an entry begins, behind the link (`mlx5_wqe_srq_next_seg`).
 const SCATTER: usize = 16;
 
@@ -187,12 +188,12 @@ impl SrqShared {
                 // SAFETY: within an entry of the ring.
                 let from = unsafe { self.segment(entry, at) };
                 // SAFETY: a segment of the ring that the device is done with.
-                let words = unsafe { from.read() };
+                let segment = unsafe { from.read() };
                 // SAFETY: as above, of an entry in the list, which is ours.
                 let place = unsafe { self.segment(to, at) };
                 // SAFETY: as above.
-                unsafe { place.write(words) };
-                if words[1] == INVALID_LKEY.to_be() {
+                unsafe { place.write(segment) };
+                if segment == unit(DataSegment::TERMINATOR) {
                     break;
                 }
             }
@@ -205,7 +206,7 @@ impl SrqShared {
     ///
     /// `at` is a multiple of 16 within the stride, `entry` is one of the ring.
     #[inline]
-    unsafe fn segment(&self, entry: u16, at: usize) -> NonNull<[u32; 4]> {
+    unsafe fn segment(&self, entry: u16, at: usize) -> NonNull<Unit> {
         let offset = (usize::from(entry) << self.stride_shift) + at;
         // SAFETY: within the ring by the caller's promise.
         unsafe { self.ring.add(offset) }.cast()
@@ -444,37 +445,15 @@ impl SharedReceiveQueue {
         if sges.len() > srq.max_sge as usize {
             return Err(PostError::TooManySges);
         }
-        if sges.iter().any(|sge| sge.length >> 31 != 0) {
-            return Err(PostError::TooLong);
-        }
         if list.head == list.tail && !list.extend(srq) {
             return Err(PostError::QueueFull);
         }
         let entry = list.head;
-        srq.wr_ids[usize::from(entry)].store(request.wr_id(), Ordering::Relaxed);
         // SAFETY: within the entry: the stride holds the link and `max_sge` elements.
-        let mut place = unsafe { srq.segment(entry, SCATTER) };
-        let mut left = srq.max_sge;
-        for sge in sges {
-            // The device takes an empty element for one of 2 GiB.
-            if sge.length != 0 {
-                let words = [
-                    sge.length.to_be(),
-                    sge.lkey.to_be(),
-                    ((sge.addr >> 32) as u32).to_be(),
-                    (sge.addr as u32).to_be(),
-                ];
-                // SAFETY: fewer than `max_sge` were written; the entry at the head is ours.
-                unsafe { place.write(words) };
-                // SAFETY: at most the end of the entry.
-                place = unsafe { place.add(1) };
-                left -= 1;
-            }
-        }
-        if left != 0 {
-            // SAFETY: as above.
-            unsafe { place.write([0, INVALID_LKEY.to_be(), 0, 0]) };
-        }
+        let place = unsafe { srq.segment(entry, SCATTER) };
+        // SAFETY: the entry at the head is ours.
+        unsafe { put_list(place, sges, srq.max_sge) }?;
+        srq.wr_ids[usize::from(entry)].store(request.wr_id(), Ordering::Relaxed);
         list.give(srq, entry);
         Ok(())
     }

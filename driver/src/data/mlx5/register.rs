@@ -1,0 +1,294 @@
+//! The register that tells the device of new send work requests.
+//!
+//! A register has two halves, used in turn. Either one work request is copied into a half whole (BlueFlame: the device need
+//! not read it from memory), or its first eight bytes are stored there (the doorbell). Between two rings of one register
+//! the write-combining buffers must be empty, else the device could see a mixture of two work requests.
+//!
+//! Which half is next is state. A queue that owns its register keeps it without a lock; queues that share one take a lock;
+//! a register without BlueFlame has one half and no state, and an 8-byte store cannot be torn, so it needs none.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use wqe_format::mlx5::SEND_WQE_BB;
+
+use super::lock::SpinLock;
+use super::record::KeepAlive;
+use crate::sys::barrier;
+
+/// When work requests are copied into the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlueFlame {
+    /// Never: `MLX5_SHUT_UP_BF`, or a register that is not mapped write-combining.
+    Off,
+    /// Only those with inline data: `MLX5_POST_SEND_PREFER_BF=0`.
+    Inline,
+    /// All that fit.
+    Always,
+}
+
+/// Who uses a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One queue.
+    Exclusive,
+    /// Several queues, which may be posted to at the same time.
+    Locked,
+    /// Several queues, which are not posted to at the same time (`MLX5_SINGLE_THREADED`, one thread domain).
+    OneThread,
+}
+
+/// A register of a device.
+#[derive(Debug)]
+pub struct Register {
+    base: NonNull<u8>,
+    /// Bytes of a half; zero if there is one only.
+    half: u32,
+    /// Units of 16 bytes that are copied at most; zero if nothing is.
+    limit: u32,
+    prefer: bool,
+    state: State,
+}
+
+enum State {
+    Own {
+        /// Offset of the half that is next.
+        offset: u32,
+        _memory: Option<KeepAlive>,
+    },
+    Shared(Arc<Shared>),
+}
+
+struct Shared {
+    lock: SpinLock,
+    locked: bool,
+    /// Offset of the half that is next.
+    offset: AtomicU32,
+    _memory: Option<KeepAlive>,
+}
+
+// SAFETY: a register is the process's, not a thread's; stores to it are made through `&mut self`, or with the lock held.
+unsafe impl Send for Register {}
+
+/// A work request in its ring, as the register needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Announced {
+    /// The last control segment.
+    pub(super) ctrl: NonNull<u64>,
+    /// Its length in units of 16 bytes.
+    pub(super) ds: u32,
+    /// Whether it was posted alone.
+    pub(super) alone: bool,
+    /// Whether it has inline data.
+    pub(super) inline: bool,
+}
+
+impl Register {
+    /// A register at `base`, with halves of `half` bytes (half of `bf_reg_size`); zero if the device has no BlueFlame.
+    ///
+    /// # Panics
+    ///
+    /// If `half` is not a multiple of 64.
+    ///
+    /// # Safety
+    ///
+    /// `2 * half` bytes, at least 8, are mapped writable at `base` as long as `memory` or the register (or one that
+    /// [`shares`](Self::shares) it) exists, aligned to 64 bytes, and nobody else stores there at the same time. With
+    /// [`Sharing::OneThread`], no two threads post through it or its shares at the same time.
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        half: u32,
+        blue_flame: BlueFlame,
+        sharing: Sharing,
+        memory: Option<KeepAlive>,
+    ) -> Self {
+        assert!((half as usize).is_multiple_of(SEND_WQE_BB));
+        let state = match sharing {
+            Sharing::Exclusive => State::Own {
+                offset: 0,
+                _memory: memory,
+            },
+            Sharing::Locked | Sharing::OneThread => State::Shared(Arc::new(Shared {
+                lock: SpinLock::new(sharing == Sharing::Locked),
+                locked: sharing == Sharing::Locked,
+                offset: AtomicU32::new(0),
+                _memory: memory,
+            })),
+        };
+        Self {
+            base,
+            half,
+            limit: match blue_flame {
+                BlueFlame::Off => 0,
+                BlueFlame::Inline | BlueFlame::Always => half / 16,
+            },
+            prefer: blue_flame == BlueFlame::Always,
+            state,
+        }
+    }
+
+    /// The same register for another queue; `None` if it is exclusive.
+    pub fn share(&self) -> Option<Self> {
+        match &self.state {
+            State::Own { .. } => None,
+            State::Shared(shared) => Some(Self {
+                state: State::Shared(shared.clone()),
+                ..*self
+            }),
+        }
+    }
+
+    /// Whether another register is a share of this one.
+    pub fn shares(&self, other: &Self) -> bool {
+        self.base == other.base
+    }
+
+    /// Where it is.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Bytes of a half; zero if work requests are never copied into it.
+    pub fn half(&self) -> u32 {
+        self.half
+    }
+
+    /// Rings. The doorbell record was stored before.
+    ///
+    /// # Safety
+    ///
+    /// `announced` is a complete work request in a ring from `start` to `end`, whole basic blocks of 64 bytes.
+    #[inline(always)]
+    pub(super) unsafe fn ring(
+        &mut self,
+        announced: Announced,
+        start: NonNull<u64>,
+        end: NonNull<u64>,
+    ) {
+        let copied = announced.alone
+            && announced.ds > 1
+            && announced.ds <= self.limit
+            && (announced.inline || self.prefer);
+        match &mut self.state {
+            State::Own { offset, .. } => {
+                barrier::device_sees_doorbell_record_before_register();
+                // SAFETY: one of two halves of a register; its memory is mapped as `new`'s caller promised.
+                let to = unsafe { self.base.add(*offset as usize) }.cast();
+                // SAFETY: the caller's promise; nobody else stores to the register.
+                unsafe { store(to, announced, copied, start, end) };
+                barrier::register_stores_leave_the_processor();
+                *offset ^= self.half;
+            }
+            State::Shared(shared) => {
+                let shared = &**shared;
+                // SAFETY: the caller's promise.
+                unsafe { shared.ring(self.base, self.half, announced, copied, start, end) };
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// # Safety
+    ///
+    /// As for [`Register::ring`].
+    unsafe fn ring(
+        &self,
+        base: NonNull<u8>,
+        half: u32,
+        announced: Announced,
+        copied: bool,
+        start: NonNull<u64>,
+        end: NonNull<u64>,
+    ) {
+        let held = self.lock.lock();
+        // On x86 taking the lock is a locked instruction, which orders stores of every memory type and empties
+        // write-combining buffers (SDM 3A, 9.2.5 and 12.3.1).
+        if !(cfg!(target_arch = "x86_64") && self.locked) {
+            barrier::device_sees_doorbell_record_before_register();
+        }
+        let offset = self.offset.load(Ordering::Relaxed);
+        // SAFETY: one of two halves of a register; its memory is mapped as `new`'s caller promised.
+        let to = unsafe { base.add(offset as usize) }.cast();
+        // SAFETY: the caller's promise; the lock keeps others from the register.
+        unsafe { store(to, announced, copied, start, end) };
+        barrier::register_stores_leave_the_processor();
+        self.offset.store(offset ^ half, Ordering::Relaxed);
+        drop(held);
+    }
+}
+
+/// Copies a work request, or its first eight bytes, into a half of a register.
+///
+/// # Safety
+///
+/// `to` is a mapped half; the rest as for [`Register::ring`].
+#[inline(always)]
+unsafe fn store(
+    to: NonNull<u64>,
+    announced: Announced,
+    copied: bool,
+    start: NonNull<u64>,
+    end: NonNull<u64>,
+) {
+    if copied {
+        // SAFETY: the caller's promise; the length was compared with the half's.
+        unsafe { copy(to, announced.ctrl, announced.ds.div_ceil(4), start, end) };
+    } else {
+        // SAFETY: a control segment in the ring.
+        let head = unsafe { announced.ctrl.read() };
+        // SAFETY: a mapped half, aligned.
+        unsafe { to.write_volatile(head) };
+    }
+}
+
+/// Copies basic blocks in ascending order by stores of eight bytes, with whatever the ring holds behind the work request in
+/// its last block: the device takes whole blocks.
+///
+/// # Safety
+///
+/// As for [`store`], with room for `blocks`.
+#[inline(always)]
+unsafe fn copy(
+    mut to: NonNull<u64>,
+    mut from: NonNull<u64>,
+    mut blocks: u32,
+    start: NonNull<u64>,
+    end: NonNull<u64>,
+) {
+    const WORDS: usize = SEND_WQE_BB / 8;
+    loop {
+        for word in 0..WORDS {
+            // SAFETY: within a block of the ring.
+            let source = unsafe { from.add(word) };
+            // SAFETY: as above, and aligned; the device only reads it.
+            let value = unsafe { source.read() };
+            // SAFETY: within the half.
+            let place = unsafe { to.add(word) };
+            // SAFETY: a mapped register, aligned; volatile, so that each store is made once, whole and in order.
+            unsafe { place.write_volatile(value) };
+        }
+        blocks -= 1;
+        if blocks == 0 {
+            return;
+        }
+        // SAFETY: there is room for another block.
+        to = unsafe { to.add(WORDS) };
+        // SAFETY: at most the end of the ring.
+        from = unsafe { from.add(WORDS) };
+        if from == end {
+            from = start;
+        }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own { offset, .. } => f.debug_tuple("Own").field(offset).finish(),
+            Self::Shared(shared) => f.debug_tuple("Shared").field(&shared.offset).finish(),
+        }
+    }
+}

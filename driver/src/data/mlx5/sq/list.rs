@@ -1,0 +1,343 @@
+//! Posting whole work requests.
+
+use wqe_format::mlx5::{AtomicSegment, CtrlFlags, CtrlSegment, Opcode, RaddrSegment, XrcSegment};
+use wqe_format::rxe::Sge;
+use zerocopy::byteorder::big_endian::U32;
+
+use super::super::error::{PostError, Refused};
+use super::super::record::{QueueKind, WorkKind};
+use super::super::ring::{Cursor, unit, units};
+use super::request::{Bind, InlinePiece, Remote, SendFlags, SendRequest, WrOpcode};
+use super::segments::Consumed;
+use super::{Last, Position, SendQueue};
+
+/// Local memory of an atomic: libmlx5 takes 8 bytes of it whatever its length says.
+const ATOMIC_LENGTH: u32 = 8;
+
+impl SendQueue {
+    /// Posts work requests until one is refused or there is none, and gives them to the device at once. Says how many.
+    ///
+    /// A work request posted alone may be copied into the register.
+    ///
+    /// # Errors
+    ///
+    /// The work request that was refused, and why; those before it are posted.
+    #[inline]
+    pub fn post<R: SendRequest>(
+        &mut self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Result<u32, Refused<R>> {
+        match self.kind {
+            // Of its own, so that the compiler makes a loop of the frequent operations alone.
+            QueueKind::Rc => self.post_kind(QueueKind::Rc, requests),
+            kind => self.post_other(kind, requests),
+        }
+    }
+
+    #[inline(never)]
+    fn post_other<R: SendRequest>(
+        &mut self,
+        kind: QueueKind,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Result<u32, Refused<R>> {
+        self.post_kind(kind, requests)
+    }
+
+    #[inline(always)]
+    fn post_kind<R: SendRequest>(
+        &mut self,
+        kind: QueueKind,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Result<u32, Refused<R>> {
+        let mut position = self.position();
+        let mut last = Last {
+            ctrl: self.ring.start(),
+            ds: 0,
+        };
+        let mut inline = false;
+        let mut result = Ok(());
+        for request in requests {
+            if position.head == self.stop {
+                match self.look_for_room(position.head) {
+                    Ok(stop) => self.stop = stop,
+                    Err(error) => {
+                        result = Err(Refused { error, request });
+                        break;
+                    }
+                }
+            }
+            match self.put(kind, &mut position, &request) {
+                Ok(done) => last = done,
+                Err(error) => {
+                    result = Err(Refused { error, request });
+                    break;
+                }
+            }
+            inline |= request.flags().contains(SendFlags::INLINE);
+        }
+        let count = position.head.wrapping_sub(self.head);
+        if count != 0 {
+            self.announce(position, last, inline);
+        }
+        result.map(|()| count)
+    }
+
+    /// Writes one work request. There is room for it.
+    #[inline(always)]
+    fn put<R: SendRequest>(
+        &self,
+        kind: QueueKind,
+        position: &mut Position,
+        request: &R,
+    ) -> Result<Last, PostError> {
+        let sges = request.sges();
+        if sges.len() > self.limits.max_sge as usize {
+            return Err(PostError::TooManySges);
+        }
+        let mut cursor = Cursor::behind_ctrl(position.blocks);
+        let flags = request.flags();
+        if kind == QueueKind::XrcSend {
+            // Windows are local: they have no remote queue.
+            if !matches!(request.opcode(), WrOpcode::BIND_MW | WrOpcode::LOCAL_INV) {
+                let segment = unit(XrcSegment::new(request.remote_srqn()));
+                // SAFETY: the second unit of a free block: `post` saw room for a work request.
+                unsafe { cursor.put_in_block(&self.ring, segment) };
+            }
+        } else if kind == QueueKind::Ud {
+            let to = request.destination().ok_or(PostError::Incomplete)?;
+            let segment = units::<_, 3>(to.av.to_qp(to.qpn, to.qkey));
+            for unit in segment {
+                // SAFETY: the rest of a free block.
+                unsafe { cursor.put_in_block(&self.ring, unit) };
+            }
+        }
+        let connected = matches!(kind, QueueKind::Rc | QueueKind::Uc | QueueKind::XrcSend);
+        let reliable = matches!(kind, QueueKind::Rc | QueueKind::XrcSend);
+        let mut imm = U32::ZERO;
+        let mut consumed = Consumed::default();
+        let opcode = match request.opcode() {
+            WrOpcode::RDMA_WRITE if connected => {
+                // SAFETY: as above.
+                unsafe { self.put_remote(&mut cursor, request.remote()) };
+                Opcode::RDMA_WRITE
+            }
+            WrOpcode::SEND if kind != QueueKind::RawPacket => Opcode::SEND,
+            WrOpcode::RDMA_READ if reliable => {
+                // SAFETY: as above.
+                unsafe { self.put_remote(&mut cursor, request.remote()) };
+                Opcode::RDMA_READ
+            }
+            WrOpcode::RDMA_WRITE_WITH_IMM if connected => {
+                // SAFETY: as above.
+                unsafe { self.put_remote(&mut cursor, request.remote()) };
+                imm = request.imm();
+                Opcode::RDMA_WRITE_IMM
+            }
+            WrOpcode::SEND_WITH_IMM if connected || kind == QueueKind::Ud => {
+                imm = request.imm();
+                Opcode::SEND_IMM
+            }
+            WrOpcode::SEND_WITH_INV if connected => {
+                imm = U32::new(request.invalidate_rkey());
+                Opcode::SEND_INVAL
+            }
+            atomic @ (WrOpcode::ATOMIC_CMP_AND_SWP | WrOpcode::ATOMIC_FETCH_AND_ADD)
+                if reliable =>
+            {
+                return self.put_atomic(position, request, cursor, atomic);
+            }
+            WrOpcode::BIND_MW if connected => {
+                let bind = request.bind().ok_or(PostError::Incomplete)?;
+                return self.put_window(position, request, &bind, WorkKind::BindMw);
+            }
+            WrOpcode::LOCAL_INV if connected => {
+                let bind = Bind {
+                    old_rkey: request.invalidate_rkey(),
+                    ..Bind::default()
+                };
+                return self.put_window(position, request, &bind, WorkKind::LocalInv);
+            }
+            WrOpcode::SEND if kind == QueueKind::RawPacket => {
+                consumed = self.put_packet(&mut cursor, request)?;
+                Opcode::SEND
+            }
+            WrOpcode::TSO if kind == QueueKind::RawPacket => {
+                self.put_segmented(&mut cursor, request)?;
+                Opcode::TSO
+            }
+            _ => return Err(PostError::Opcode),
+        };
+        if flags.contains(SendFlags::INLINE) && !sges.is_empty() {
+            let mut first = consumed.bytes;
+            let pieces = sges[consumed.pieces.min(sges.len())..]
+                .iter()
+                .map(move |sge| {
+                    let skipped = std::mem::take(&mut first);
+                    let piece = InlinePiece::of_sge(sge);
+                    InlinePiece {
+                        addr: piece.addr.wrapping_add(skipped),
+                        len: piece.len - skipped,
+                    }
+                });
+            // SAFETY: free blocks; the trait's promise.
+            unsafe { self.put_inline(&mut cursor, pieces) }?;
+        } else if let [sge] = sges
+            && kind == QueueKind::Rc
+        {
+            // SAFETY: a free block: two units are before it at most.
+            unsafe { self.put_sge(&mut cursor, sge, sge.length) }?;
+        } else {
+            self.put_sges(&mut cursor, sges, consumed)?;
+        }
+        let last = self.last(&cursor);
+        let flags = CtrlFlags(self.always.0 | flags.ctrl(position.fence).0);
+        position.fence = CtrlFlags::NONE;
+        self.put_ctrl(position, last, opcode, flags, imm);
+        self.finish(position, last, request.wr_id(), opcode.0, WorkKind::Plain);
+        Ok(last)
+    }
+
+    #[inline(always)]
+    fn put_ctrl(
+        &self,
+        position: &Position,
+        last: Last,
+        opcode: Opcode,
+        flags: CtrlFlags,
+        imm: U32,
+    ) {
+        let index = position.blocks as u16;
+        let segment = CtrlSegment::new(opcode, index, self.qpn, last.ds as u8, flags).with_imm(imm);
+        // SAFETY: the first unit of a free block.
+        unsafe { last.ctrl.write(unit(segment)) };
+    }
+
+    /// # Safety
+    ///
+    /// The cursor is behind one or two units of a free block.
+    #[inline(always)]
+    unsafe fn put_remote(&self, cursor: &mut Cursor, remote: Remote) {
+        let segment = unit(RaddrSegment::new(remote.addr, remote.rkey));
+        // SAFETY: the caller's promise.
+        unsafe { cursor.put_in_block(&self.ring, segment) };
+    }
+
+    fn put_sges(
+        &self,
+        cursor: &mut Cursor,
+        sges: &[Sge],
+        consumed: Consumed,
+    ) -> Result<(), PostError> {
+        if cursor.ds() + sges.len() as u32 > self.max_ds {
+            return Err(PostError::TooManySges);
+        }
+        let mut skipped = consumed.bytes;
+        for sge in sges.iter().skip(consumed.pieces) {
+            let rest = Sge {
+                addr: sge.addr.wrapping_add(skipped as u64),
+                ..*sge
+            };
+            // SAFETY: free blocks: there is room for a work request of `max_ds` units.
+            unsafe { self.put_sge(cursor, &rest, sge.length - skipped as u32) }?;
+            skipped = 0;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_atomic<R: SendRequest>(
+        &self,
+        position: &mut Position,
+        request: &R,
+        mut cursor: Cursor,
+        opcode: WrOpcode,
+    ) -> Result<Last, PostError> {
+        if !self.limits.atomics {
+            return Err(PostError::AtomicsOff);
+        }
+        let operands = request.atomic();
+        let (opcode, segment) = if opcode == WrOpcode::ATOMIC_CMP_AND_SWP {
+            let segment = AtomicSegment::compare_swap(operands.compare_add, operands.swap);
+            (Opcode::ATOMIC_CS, segment)
+        } else {
+            let segment = AtomicSegment::fetch_add(operands.compare_add);
+            (Opcode::ATOMIC_FA, segment)
+        };
+        let sges = request.sges();
+        if cursor.ds() + 2 + sges.len() as u32 > self.max_ds {
+            return Err(PostError::TooManySges);
+        }
+        // SAFETY: behind one or two units of a free block.
+        unsafe { self.put_remote(&mut cursor, request.atomic_remote()) };
+        // SAFETY: free blocks.
+        unsafe { cursor.put(&self.ring, unit(segment)) };
+        for sge in sges {
+            let length = if sge.length == 0 { 0 } else { ATOMIC_LENGTH };
+            // SAFETY: free blocks.
+            unsafe { self.put_sge(&mut cursor, sge, length) }?;
+        }
+        let last = self.last(&cursor);
+        let flags = CtrlFlags(self.always.0 | request.flags().ctrl(position.fence).0);
+        position.fence = CtrlFlags::NONE;
+        self.put_ctrl(position, last, opcode, flags, U32::ZERO);
+        self.finish(position, last, request.wr_id(), opcode.0, WorkKind::Plain);
+        Ok(last)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_window<R: SendRequest>(
+        &self,
+        position: &mut Position,
+        request: &R,
+        bind: &Bind,
+        kind: WorkKind,
+    ) -> Result<Last, PostError> {
+        let mut cursor = Cursor::behind_ctrl(position.blocks);
+        // SAFETY: behind the control segment, in free blocks.
+        unsafe { self.put_bind(&mut cursor, bind) }?;
+        let last = self.last(&cursor);
+        let flags = CtrlFlags(self.always.0 | request.flags().ctrl(position.fence).0);
+        position.fence = CtrlFlags::SMALL_FENCE;
+        self.put_ctrl(position, last, Opcode::UMR, flags, U32::new(bind.old_rkey));
+        self.finish(position, last, request.wr_id(), Opcode::UMR.0, kind);
+        Ok(last)
+    }
+
+    #[inline(never)]
+    fn put_packet<R: SendRequest>(
+        &self,
+        cursor: &mut Cursor,
+        request: &R,
+    ) -> Result<Consumed, PostError> {
+        let sges = request.sges();
+        if sges.is_empty() {
+            return Err(PostError::HeadersTooShort);
+        }
+        let checksums = request.flags().contains(SendFlags::IP_CSUM);
+        // SAFETY: behind the control segment of a free block; the trait's promise.
+        unsafe { self.put_eth(cursor, checksums, sges.iter().map(InlinePiece::of_sge)) }
+    }
+
+    #[inline(never)]
+    fn put_segmented<R: SendRequest>(
+        &self,
+        cursor: &mut Cursor,
+        request: &R,
+    ) -> Result<(), PostError> {
+        let segmentation = request.segmentation().ok_or(PostError::Incomplete)?;
+        let flags = request.flags();
+        if !flags.contains(SendFlags::INLINE) {
+            let mut left = u64::from(self.limits.max_tso);
+            for sge in request.sges() {
+                left = left
+                    .checked_sub(sge.length.into())
+                    .ok_or(PostError::Segmentation)?;
+            }
+        }
+        let checksums = flags.contains(SendFlags::IP_CSUM);
+        // SAFETY: behind the control segment, in free blocks; the trait's promise.
+        unsafe { self.put_tso(cursor, checksums, &segmentation) }
+    }
+}
