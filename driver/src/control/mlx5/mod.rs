@@ -4,6 +4,7 @@
 //! and the choice of doorbell register are made here and named in the driver's part of the create
 //! commands. What comes out is an owned object with the data path's queues ([`crate::data`]) in it.
 
+pub mod av;
 pub mod buffer;
 pub mod dbrec;
 pub mod environment;
