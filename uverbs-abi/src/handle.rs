@@ -74,6 +74,48 @@ handles! {
     Counters = COUNTERS;
 }
 
+/// Handles of mlx5's own objects.
+pub mod mlx5 {
+    use super::Handle;
+    use crate::object::Object;
+    use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+    handles! {
+        /// An object that a firmware command made.
+        DevxObj = MLX5_DEVX_OBJ;
+        /// Memory that firmware commands may name.
+        DevxUmem = MLX5_DEVX_UMEM;
+        /// What flow rules look at.
+        FlowMatcher = MLX5_FLOW_MATCHER;
+        /// A doorbell page for virtio queues.
+        Var = MLX5_VAR;
+        /// A rate for packet pacing.
+        Pp = MLX5_PP;
+        /// A doorbell page.
+        Uar = MLX5_UAR;
+        /// A flow table that firmware commands may name.
+        SteeringAnchor = MLX5_STEERING_ANCHOR;
+        /// Any object of the context's: the firmware command says which kind.
+        Any = ANY;
+    }
+
+    /// A file from which answers of asynchronous firmware commands are read.
+    #[derive(Clone, Copy, Debug)]
+    pub enum DevxAsyncCmd {}
+
+    impl super::FdObject for DevxAsyncCmd {
+        const OBJECT: Object = Object::MLX5_DEVX_ASYNC_CMD_FD;
+    }
+
+    /// A file from which the device's events are read.
+    #[derive(Clone, Copy, Debug)]
+    pub enum DevxAsyncEvent {}
+
+    impl super::FdObject for DevxAsyncEvent {
+        const OBJECT: Object = Object::MLX5_DEVX_ASYNC_EVENT_FD;
+    }
+}
+
 /// An object whose handle is a file descriptor.
 pub trait FdObject {
     /// Its object id.

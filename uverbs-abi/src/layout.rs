@@ -51,6 +51,7 @@ pub const ALL: &[(&str, &[&Layout])] = &[
     ("write::srq", crate::write::srq::LAYOUTS),
     ("write::wq", crate::write::wq::LAYOUTS),
     ("write::xrcd", crate::write::xrcd::LAYOUTS),
+    ("object::mlx5", crate::object::mlx5::LAYOUTS),
     ("udata::mlx5::context", crate::udata::mlx5::context::LAYOUTS),
     ("udata::mlx5::device", crate::udata::mlx5::device::LAYOUTS),
     ("udata::mlx5::queue", crate::udata::mlx5::queue::LAYOUTS),

@@ -57,7 +57,7 @@ pub fn ioctl(
         }
     }
     for attr in view.attrs() {
-        let known = spec.and_then(|spec| spec.attribute(attr.id));
+        let known = spec.and_then(|spec| spec.attribute_of(view.driver(), attr.id));
         write!(out, "  ")?;
         match (known, attr.id) {
             (Some(known), _) => write!(out, "{}", known.name)?,

@@ -39,6 +39,12 @@ const SINCE_6_12: &[&str] = &[
     "IB_UVERBS_WC_FLUSH",
     "IB_UVERBS_WR_ATOMIC_WRITE",
     "IB_UVERBS_WR_FLUSH",
+    "MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX",
+    "MLX5_IB_ATTR_GET_DATA_DIRECT_SYSFS_PATH",
+    "MLX5_IB_ATTR_REG_DMABUF_MR_ACCESS_FLAGS",
+    "MLX5_IB_METHOD_GET_DATA_DIRECT_SYSFS_PATH",
+    "MLX5_IB_UAPI_DM_TYPE_ENCAP_SW_ICM",
+    "MLX5_IB_UAPI_REG_DMABUF_ACCESS_DATA_DIRECT",
     "RDMA_DRIVER_MANA",
     "RDMA_NLDEV_ATTR_DEV_TYPE",
     "RDMA_NLDEV_ATTR_DRIVER_DETAILS",
@@ -282,6 +288,27 @@ const MLX5: [&[(&str, u64)]; 23] = [
     mlx5::CreateWqFlags::NAMES,
 ];
 
+/// Names and numbers of mlx5's objects and values in `rdma/mlx5_user_ioctl_{cmds,verbs}.h`; those of methods
+/// and attributes are in the object tree.
+const MLX5_OBJECTS: [&[(&str, u64)]; 13] = [
+    object::mlx5::OBJECT_NAMES,
+    object::mlx5::UarAllocType::NAMES,
+    object::mlx5::DmType::NAMES,
+    object::mlx5::FlowTableType::NAMES,
+    object::mlx5::PacketReformatType::NAMES,
+    object::mlx5::FlowType::NAMES,
+    object::mlx5::DevxEventChannelFlags::NAMES,
+    object::mlx5::PpAllocFlags::NAMES,
+    object::mlx5::RegDmabufFlags::NAMES,
+    object::mlx5::CreateFlowFlags::NAMES,
+    object::mlx5::FlowActionFlags::NAMES,
+    object::mlx5::QueryPortFlags::NAMES,
+    &[(
+        "MLX5_IB_DW_MATCH_PARAM",
+        object::mlx5::DW_MATCH_PARAM as u64,
+    )],
+];
+
 /// Names and numbers that uapi headers have.
 fn numbers() -> BTreeMap<&'static str, u64> {
     use netlink::nldev;
@@ -318,10 +345,16 @@ fn numbers() -> BTreeMap<&'static str, u64> {
         nldev::Command::NAMES,
         nldev::Attr::NAMES,
     ];
-    for (name, number) in lists.into_iter().chain(MLX5).flatten() {
+    let lists = lists.into_iter().chain(MLX5).chain(MLX5_OBJECTS);
+    for (name, number) in lists.flatten() {
         add(*name, *number);
     }
-    for (_, methods) in object::OBJECTS {
+    for (_, attributes) in object::mlx5::extra::ATTRIBUTES {
+        for attr in *attributes {
+            add(attr.name, attr.id.into());
+        }
+    }
+    for (_, methods) in object::OBJECTS.iter().chain(object::mlx5::OBJECTS) {
         for method in *methods {
             add(method.name, method.id.into());
             for attr in method.attributes {
@@ -494,6 +527,66 @@ fn the_write_commands_are_complete() {
                     tree.name()
                 );
             }
+        }
+    }
+}
+
+/// The counts of the 6.12 kernel, and that the headers have nothing that the tables lack.
+#[test]
+fn the_tree_of_mlx5_is_complete() {
+    use object::mlx5::{OBJECT_NAMES, OBJECTS, extra};
+    let mut ours = BTreeSet::new();
+    let mut methods = 0;
+    let mut attributes = 0;
+    for (object, list) in OBJECTS {
+        for (index, method) in list.iter().enumerate() {
+            assert_eq!(usize::from(method.id), 0x1000 + index, "{}", method.name);
+            assert_eq!(method.object, *object, "{}", method.name);
+            assert_eq!(
+                object::mlx5::find(*object, method.id).map(|m| m.name),
+                Some(method.name)
+            );
+            methods += usize::from(ours.insert(method.name));
+            for (index, attr) in method.attributes.iter().enumerate() {
+                assert_eq!(usize::from(attr.id), 0x1000 + index, "{}", attr.name);
+                attributes += usize::from(ours.insert(attr.name));
+            }
+        }
+    }
+    for (method, list) in extra::ATTRIBUTES {
+        for (index, attr) in list.iter().enumerate() {
+            // the driver's data have the first two numbers where there are any
+            let first = if method.has_uhw { 0x1002 } else { 0x1000 };
+            assert_eq!(usize::from(attr.id), first + index, "{}", attr.name);
+            attributes += usize::from(ours.insert(attr.name));
+        }
+    }
+    // 105 lines of the header begin with `MLX5_IB_ATTR_`: these, and two flags of a rule
+    assert_eq!((OBJECT_NAMES.len(), methods, attributes), (10, 32, 103));
+
+    ours.extend(
+        MLX5_OBJECTS
+            .iter()
+            .flat_map(|list| list.iter().map(|(name, _)| *name)),
+    );
+    for tree in Tree::all() {
+        if tree.has("MLX5_IB_ATTR_VAR_OBJ_ALLOC_FLAGS") {
+            continue; // later than 6.13
+        }
+        for header in [
+            "rdma/mlx5_user_ioctl_cmds.h",
+            "rdma/mlx5_user_ioctl_verbs.h",
+        ] {
+            let text = std::fs::read_to_string(tree.dir.join(header)).unwrap();
+            let lines = text
+                .lines()
+                .map(|line| line.trim_start_matches("#define").trim());
+            let theirs: BTreeSet<_> = lines
+                .filter(|line| line.starts_with("MLX5_IB_"))
+                .filter_map(|line| line.split([' ', '\t', ',']).next())
+                .collect();
+            let absent: Vec<_> = theirs.difference(&ours).collect();
+            assert!(absent.is_empty(), "{}: {absent:?}", tree.name());
         }
     }
 }

@@ -8,6 +8,7 @@ use core::fmt;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::object::Object;
+use crate::types::DriverId;
 
 use super::spec::MethodSpec;
 use super::wire::{ATTR_F_MANDATORY, ATTR_F_VALID_OUTPUT, Attr, Header, INLINE_MAX};
@@ -140,9 +141,15 @@ impl<'b> RequestView<'b> {
         (Object(self.header.object_id), self.header.method_id)
     }
 
-    /// The method's description, if it is one of the core's.
+    /// The method's description, if it is one of the core's or of a driver that this crate knows.
     pub fn spec(&self) -> Option<&'static MethodSpec> {
-        crate::object::find(Object(self.header.object_id), self.header.method_id)
+        let (object, method) = self.method();
+        crate::object::find_of(self.driver(), object, method)
+    }
+
+    /// The driver that the request is for.
+    pub fn driver(&self) -> DriverId {
+        DriverId(self.header.driver_id)
     }
 
     /// Number of attributes.

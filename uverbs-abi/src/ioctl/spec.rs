@@ -1,6 +1,7 @@
 //! Methods as data: for emulators, tracers and tests.
 
-use crate::object::Object;
+use crate::object::{Object, mlx5};
+use crate::types::DriverId;
 
 use super::request::RequestView;
 use super::wire;
@@ -102,6 +103,15 @@ impl MethodSpec {
         self.attributes.iter().find(|a| a.id == id)
     }
 
+    /// The attribute with number `id`, the method's own or one that the driver adds.
+    pub fn attribute_of(&self, driver: DriverId, id: u16) -> Option<&'static AttributeSpec> {
+        let extra = || match driver {
+            DriverId::MLX5 => mlx5::extra_attribute(self.object, self.id, id),
+            _ => None,
+        };
+        self.attribute(id).or_else(extra)
+    }
+
     /// Checks a request as the kernel does before it runs the method. Payloads may be shorter or
     /// longer than this crate's struct only for the driver's data and slices.
     pub fn check(&self, request: &RequestView<'_>) -> Result<(), Refusal> {
@@ -112,7 +122,7 @@ impl MethodSpec {
         for (index, attr) in request.attrs().enumerate() {
             let uhw =
                 self.has_uhw && (attr.id == wire::ATTR_UHW_IN || attr.id == wire::ATTR_UHW_OUT);
-            let Some(spec) = self.attribute(attr.id) else {
+            let Some(spec) = self.attribute_of(request.driver(), attr.id) else {
                 if !uhw && attr.mandatory() {
                     return Err(Refusal::Unknown(attr.id));
                 }

@@ -5,6 +5,7 @@
 //! not know a method answers `EPROTONOSUPPORT`.
 
 use crate::ioctl::MethodSpec;
+use crate::types::DriverId;
 
 pub mod ah;
 pub mod async_event;
@@ -14,6 +15,7 @@ pub mod device;
 pub mod dm;
 pub mod flow;
 pub mod flow_action;
+pub mod mlx5;
 pub mod mr;
 pub mod mw;
 pub mod pd;
@@ -68,8 +70,17 @@ pub const OBJECTS: &[(Object, &[&MethodSpec])] = &[
     (Object::ASYNC_EVENT, async_event::METHODS),
 ];
 
-/// The description of a method.
+/// The description of a method of the core.
 pub fn find(object: Object, method: u16) -> Option<&'static MethodSpec> {
     let (_, methods) = OBJECTS.iter().find(|(id, _)| *id == object)?;
     methods.iter().copied().find(|spec| spec.id == method)
+}
+
+/// The description of a method, of the core or of the driver.
+pub fn find_of(driver: DriverId, object: Object, method: u16) -> Option<&'static MethodSpec> {
+    let own = || match driver {
+        DriverId::MLX5 => mlx5::find(object, method),
+        _ => None,
+    };
+    find(object, method).or_else(own)
 }
