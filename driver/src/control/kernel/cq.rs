@@ -56,11 +56,21 @@ pub struct CqResized<O> {
 impl Uctx {
     /// Makes a completion queue.
     pub fn create_cq<O: FromBytes>(&self, attr: &CreateCq) -> Result<CqCreated<O>, Errno> {
-        self.create_cq_with(attr, &())
+        // SAFETY: there is no input.
+        unsafe { self.create_cq_with(attr, &()) }
     }
 
     /// Makes a completion queue, for a driver that wants to know more.
-    pub fn create_cq_with<I, O>(&self, attr: &CreateCq, input: &I) -> Result<CqCreated<O>, Errno>
+    ///
+    /// # Safety
+    ///
+    /// Memory that `input` names is valid for what the kernel and the device do with it until the
+    /// object is destroyed (K4, K5).
+    pub unsafe fn create_cq_with<I, O>(
+        &self,
+        attr: &CreateCq,
+        input: &I,
+    ) -> Result<CqCreated<O>, Errno>
     where
         I: IntoBytes + Immutable,
         O: FromBytes,
@@ -127,11 +137,17 @@ impl Uctx {
 
     /// Changes the size of a completion queue.
     pub fn resize_cq<O: FromBytes>(&self, handle: Cq, cqe: u32) -> Result<CqResized<O>, Errno> {
-        self.resize_cq_with(handle, cqe, &())
+        // SAFETY: there is no input.
+        unsafe { self.resize_cq_with(handle, cqe, &()) }
     }
 
     /// Changes the size of a completion queue, for a driver that wants to know more.
-    pub fn resize_cq_with<I, O>(
+    ///
+    /// # Safety
+    ///
+    /// Memory that `input` names is valid for what the kernel and the device do with it until the
+    /// object is destroyed (K4, K5).
+    pub unsafe fn resize_cq_with<I, O>(
         &self,
         handle: Cq,
         cqe: u32,

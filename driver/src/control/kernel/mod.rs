@@ -42,7 +42,7 @@ mod srq;
 pub use cq::{CqCreated, CqResized, CreateCq};
 pub use device::{ContextInfo, DeviceAttr};
 pub use memory::{DmabufMr, MrInfo, MrKeys, MwKeys, UserMr};
-pub use mlx5::Mlx5Context;
+pub use mlx5::{DevicePage, DmPage, Mlx5Context, RegUmem};
 pub use qp::{CreateQp, QpCreated};
 pub use srq::{CreateSrq, SrqCreated};
 
@@ -167,7 +167,7 @@ impl Uctx {
             return Ok(Tried::Unknown);
         }
         // SAFETY: the methods of this module take addresses only in attributes that `Command` fills
-        // from memory it borrows.
+        // from memory it borrows, and where the caller vouches for a range or for a driver's input.
         match unsafe { ioctl::execute(&self.fd, self.driver, command) } {
             Ok(()) => Ok(Tried::Done),
             Err(Errno(libc::ENOTTY)) => {
@@ -195,8 +195,9 @@ impl Uctx {
         C: WriteCommand,
     {
         // SAFETY: the commands of this module take no addresses besides the response's, but for
-        // `reg_mr` and `rereg_mr`, whose callers vouch for the range, and `modify_srq`, which passes
-        // the address of a local that outlives the call.
+        // `reg_mr` and `rereg_mr`, whose callers vouch for the range, those with a driver's input, whose
+        // callers do the same, and `modify_srq`, which passes the address of a local that outlives the
+        // call.
         unsafe { ioctl::execute_write(&self.fd, self.driver, self.framing, call) }
     }
 

@@ -138,11 +138,21 @@ impl<O> QpCreated<O> {
 impl Uctx {
     /// Makes a queue pair.
     pub fn create_qp<O: FromBytes>(&self, attr: &CreateQp) -> Result<QpCreated<O>, Errno> {
-        self.create_qp_with(attr, &())
+        // SAFETY: there is no input.
+        unsafe { self.create_qp_with(attr, &()) }
     }
 
     /// Makes a queue pair, for a driver that wants to know more.
-    pub fn create_qp_with<I, O>(&self, attr: &CreateQp, input: &I) -> Result<QpCreated<O>, Errno>
+    ///
+    /// # Safety
+    ///
+    /// Memory that `input` names is valid for what the kernel and the device do with it until the
+    /// object is destroyed (K4, K5).
+    pub unsafe fn create_qp_with<I, O>(
+        &self,
+        attr: &CreateQp,
+        input: &I,
+    ) -> Result<QpCreated<O>, Errno>
     where
         I: IntoBytes + Immutable,
         O: FromBytes,

@@ -73,11 +73,21 @@ impl<O> SrqCreated<O> {
 impl Uctx {
     /// Makes a shared receive queue.
     pub fn create_srq<O: FromBytes>(&self, attr: &CreateSrq) -> Result<SrqCreated<O>, Errno> {
-        self.create_srq_with(attr, &())
+        // SAFETY: there is no input.
+        unsafe { self.create_srq_with(attr, &()) }
     }
 
     /// Makes a shared receive queue, for a driver that wants to know more.
-    pub fn create_srq_with<I, O>(&self, attr: &CreateSrq, input: &I) -> Result<SrqCreated<O>, Errno>
+    ///
+    /// # Safety
+    ///
+    /// Memory that `input` names is valid for what the kernel and the device do with it until the
+    /// object is destroyed (K4, K5).
+    pub unsafe fn create_srq_with<I, O>(
+        &self,
+        attr: &CreateSrq,
+        input: &I,
+    ) -> Result<SrqCreated<O>, Errno>
     where
         I: IntoBytes + Immutable,
         O: FromBytes,
