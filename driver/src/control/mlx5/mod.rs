@@ -10,4 +10,5 @@ pub mod dbrec;
 pub mod environment;
 pub mod geometry;
 pub mod response;
+pub mod uar;
 pub mod user_index;
