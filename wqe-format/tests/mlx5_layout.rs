@@ -137,6 +137,10 @@ fn public() -> Facts {
             "rsvd0" = reserved_0, "next_wqe_index" = next_wqe_index, "signature" = signature, "rsvd1" = reserved_5,
         }
         "struct mlx5_mprq_wqe", MprqWqe { "nseg" = nseg, "dseg" = dseg }
+        "struct mlx5_wqe_tm_seg", TagSegment {
+            "opcode" = opcode, "flags" = flags, "index" = index, "rsvd0" = reserved_4, "sw_cnt" = sw_cnt,
+            "rsvd1" = reserved_8, "append_tag" = append_tag, "append_mask" = append_mask,
+        }
         "struct mlx5_err_cqe", ErrorCqe {
             "rsvd0" = reserved_0, "srqn" = srqn_uidx, "vendor_err_synd" = vendor_err_synd, "syndrome" = syndrome,
             "s_wqe_opcode_qpn" = s_wqe_opcode_qpn, "wqe_counter" = wqe_counter, "signature" = signature,

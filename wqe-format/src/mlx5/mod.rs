@@ -23,11 +23,13 @@
 //! `include/linux/mlx5/{device,qp,mlx5_ifc}.h`, and the manual (ConnectX PRM).
 
 mod atomic;
+mod cause;
 pub mod compressed;
 mod cqe;
 mod ctrl;
 mod data;
 mod datagram;
+mod describe;
 pub mod doorbell;
 mod error;
 mod eth;
@@ -37,8 +39,10 @@ mod mmo;
 mod opcode;
 mod psv;
 mod raddr;
+pub mod request;
 pub mod signature;
 mod srq;
+mod tag;
 mod umr;
 mod xrc;
 
@@ -46,6 +50,7 @@ pub use atomic::{
     AtomicSegment, MaskedAtomic4Segment, MaskedAtomic8Segment, MaskedFetchAdd4Segment,
     MaskedFetchAdd8Segment,
 };
+pub use cause::Cause;
 pub use cqe::{
     Cqe64, CqeFormat, CqeOpcode, FlagsRqpn, HdsIpExt, HeaderTypes, L3_IPV4, L3_IPV6, OpOwn,
     SopDropQpn, TagState, tag_operation,
@@ -61,7 +66,8 @@ pub use mmo::{MmoSegment, MmoWqe};
 pub use opcode::{Opcode, opmod};
 pub use psv::{BsfInline, BsfSegment, CryptoBsfSegment, SetPsvSegment};
 pub use raddr::RaddrSegment;
-pub use srq::{MprqWqe, RecvSignatureSegment, SrqNextSegment};
+pub use srq::{MprqWqe, RecvSignatureSegment, SrqNextSegment, StridingByteCount};
+pub use tag::TagSegment;
 pub use umr::{MkeyAccess, MkeyContextSegment, MkeyMask, QpnMkey, UmrCtrlSegment, UmrFlags};
 pub use xrc::XrcSegment;
 

@@ -5,7 +5,8 @@
 
 use core::mem::offset_of;
 
-use zerocopy::byteorder::big_endian::U16;
+use bitfield_struct::bitfield;
+use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::data::DataSegment;
@@ -81,3 +82,19 @@ pub struct MprqWqe {
 }
 
 const _: () = assert!(size_of::<MprqWqe>() == 32);
+
+/// [`Cqe64::byte_cnt`](super::Cqe64::byte_cnt) of a striding queue (DPDK `mlx5_prm.h`, `MLX5_MPRQ_*`). The stride where the
+/// message starts is in [`wqe_counter`](super::Cqe64::wqe_counter) of raw packets.
+#[bitfield(u32, order = Msb, repr = U32, from = U32::new, into = U32::get)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct StridingByteCount {
+    /// No message: the device skipped these strides.
+    pub filler: bool,
+    /// Reserved.
+    __: bool,
+    /// Strides that were consumed.
+    #[bits(14)]
+    pub strides: u16,
+    /// Bytes of the message.
+    pub byte_cnt: u16,
+}
