@@ -3,6 +3,7 @@
 pub mod barrier;
 pub mod errno;
 pub mod fd;
+pub mod host;
 pub mod ioctl;
 pub mod kernel;
 pub mod limits;

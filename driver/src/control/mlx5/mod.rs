@@ -6,9 +6,13 @@
 
 pub mod av;
 pub mod buffer;
+pub mod context;
 pub mod dbrec;
 pub mod environment;
 pub mod geometry;
+mod pages;
 pub mod response;
 pub mod uar;
 pub mod user_index;
+
+pub use context::{Mlx5Context, OpenError, Opened};
