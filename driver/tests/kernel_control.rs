@@ -243,6 +243,7 @@ fn completion_queues() {
         comp_vector: 0,
         flags: CreateCqFlags::NONE,
         async_event: Some(opened.events.as_raw_fd()),
+        ..CreateCq::default()
     };
     let cq = uctx.create_cq::<rxe::CreateCqResp>(&attr).unwrap();
     uctx.req_notify_cq(cq.handle, false).unwrap();

@@ -83,6 +83,7 @@ fn create(
         comp_vector,
         flags,
         async_event: (async_fd >= 0).then_some(async_fd),
+        ..CreateCq::default()
     };
     let made = uctx.create_cq::<CreateCqResp>(&attr)?;
     let ring = map(uctx, &made.udata.mi).and_then(|m| checked(CompletionQueue::new(m)));

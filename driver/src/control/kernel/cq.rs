@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use uverbs_abi::Command;
 use uverbs_abi::handle::Cq;
 use uverbs_abi::object::cq;
+use uverbs_abi::object::mlx5::extra::CREATE_CQ_UAR_INDEX;
 use uverbs_abi::types::CreateCqFlags;
 use uverbs_abi::write::WriteCall;
 use uverbs_abi::write::cq::{
@@ -31,6 +32,9 @@ pub struct CreateCq {
     /// The file that asynchronous events go to; without one, the context's first. Kernels that
     /// cannot choose ignore it.
     pub async_event: Option<RawFd>,
+    /// The doorbell page of an mlx5 queue, where its number does not fit the driver's input. Only the
+    /// ioctl takes it.
+    pub uar_index: Option<u32>,
 }
 
 /// A new completion queue.
@@ -91,6 +95,9 @@ impl Uctx {
         if !attr.flags.is_empty() {
             cmd.flags(create::FLAGS, attr.flags);
         }
+        if let Some(index) = attr.uar_index {
+            cmd.input(CREATE_CQ_UAR_INDEX, index);
+        }
         uhw::<_, I, O>(&mut cmd, input);
         if let Tried::Done = self.try_method(&mut cmd)? {
             return Ok(CqCreated {
@@ -98,6 +105,9 @@ impl Uctx {
                 cqe: cmd.get(create::RESP_CQE)?,
                 udata: cmd.uhw().unwrap_or_else(|_| O::new_zeroed()),
             });
+        }
+        if attr.uar_index.is_some() {
+            return Err(Errno(libc::EOPNOTSUPP));
         }
         let comp_channel = attr.comp_channel.unwrap_or(-1);
         if attr.flags.is_empty() {

@@ -7,6 +7,7 @@
 pub mod av;
 pub mod buffer;
 pub mod context;
+pub mod cq;
 pub mod dbrec;
 pub mod environment;
 pub mod geometry;
