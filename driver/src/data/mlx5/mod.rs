@@ -27,6 +27,9 @@ mod sq;
 mod srq;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 pub use cq::{Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog};
 pub use error::{PostError, Refused, Verb};
 pub use record::{

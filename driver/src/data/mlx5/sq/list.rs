@@ -121,7 +121,7 @@ impl SendQueue {
                 unsafe { self.put_remote(&mut cursor, request.remote()) };
                 Opcode::RDMA_WRITE
             }
-            WrOpcode::SEND if kind != QueueKind::RawPacket => Opcode::SEND,
+            WrOpcode::SEND if connected || kind == QueueKind::Ud => Opcode::SEND,
             WrOpcode::RDMA_READ if reliable => {
                 // SAFETY: as above.
                 unsafe { self.put_remote(&mut cursor, request.remote()) };
