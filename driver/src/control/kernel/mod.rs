@@ -34,17 +34,23 @@ use crate::sys::kernel::KernelRef;
 mod ah;
 mod cq;
 mod device;
+mod dm;
+mod flow;
 mod memory;
 mod mlx5;
 mod qp;
 mod srq;
+mod wq;
+mod xrcd;
 
 pub use cq::{CqCreated, CqResized, CreateCq};
 pub use device::{ContextInfo, DeviceAttr};
+pub use dm::DmMr;
 pub use memory::{DmabufMr, MrInfo, MrKeys, MwKeys, UserMr};
 pub use mlx5::{DevicePage, DmPage, Mlx5Context, RegUmem};
 pub use qp::{CreateQp, QpCreated};
 pub use srq::{CreateSrq, SrqCreated};
+pub use wq::{CreateWq, RwqIndTableCreated, WqCreated};
 
 /// A uverbs descriptor and what its kernel can do.
 ///

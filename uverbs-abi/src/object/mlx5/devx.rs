@@ -5,7 +5,7 @@ methods! {
     MLX5_DEVX;
 
     /// Runs a firmware command of a kind that makes nothing, such as QUERY_HCA_CAP. `EREMOTEIO` if the
-    /// firmware refused it since kernel 5.19, and the output then says why; `EINVAL` and others, by the
+    /// firmware refused it since about kernel 5.18, and the output then says why; `EINVAL` and others, by the
     /// firmware's status, before.
     "MLX5_IB_METHOD_DEVX_OTHER" other = 0x1000 {
         /// At least 16 bytes.
