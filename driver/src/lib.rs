@@ -14,6 +14,8 @@ pub use verbs::*;
 #[doc(hidden)]
 pub mod ffi_core {
     pub use crate::control::kernel::*;
+    pub use crate::control::mlx5 as mlx5_control;
+    pub use crate::data::mlx5;
     pub use crate::data::rxe;
     pub use crate::data::rxe::PostError;
     pub use crate::sys::errno::Errno;

@@ -15,5 +15,6 @@ mod door;
 mod library;
 mod lock;
 mod log;
+mod mlx5;
 mod provider;
 mod rxe;

@@ -8,11 +8,11 @@ use std::ptr;
 use oxverbs::ffi_core::uverbs_abi::types::DriverId;
 
 use crate::abi::driver::{
-    VERBS_MATCH_DRIVER_ID, VERBS_MATCH_MODALIAS, VERBS_MATCH_SENTINEL, match_key, verbs_device,
-    verbs_device_ops, verbs_match_ent, verbs_sysfs_dev,
+    VERBS_MATCH_DRIVER_ID, VERBS_MATCH_MODALIAS, VERBS_MATCH_PCI, VERBS_MATCH_SENTINEL, match_key,
+    verbs_device, verbs_device_ops, verbs_match_ent, verbs_sysfs_dev,
 };
 use crate::context::{self, Family};
-use crate::{door, library, log, rxe};
+use crate::{door, library, log, mlx5, rxe};
 
 /// A value that C reads and nobody writes.
 #[derive(Debug)]
@@ -42,6 +42,12 @@ pub(crate) const fn match_driver(driver: DriverId) -> verbs_match_ent {
 pub(crate) const fn match_name(pattern: &'static CStr) -> verbs_match_ent {
     let modalias = pattern.as_ptr();
     entry(VERBS_MATCH_MODALIAS, match_key { modalias }, 0, 0)
+}
+
+/// Matches a PCI device.
+pub(crate) const fn match_pci(vendor: u16, device: u16) -> verbs_match_ent {
+    let modalias = ptr::null();
+    entry(VERBS_MATCH_PCI, match_key { modalias }, vendor, device)
 }
 
 /// Ends a table.
@@ -78,8 +84,10 @@ static CONSTRUCTOR: extern "C" fn() = register;
 extern "C" fn register() {
     door::guarded("loading", || match library::find() {
         Ok(library) => {
-            // SAFETY: the library keeps the pointer, which is to a static; the table has the layout of all releases.
-            unsafe { (library.register)(&raw const rxe::DEVICE_OPS.0) };
+            for ops in [&rxe::DEVICE_OPS, &mlx5::DEVICE_OPS] {
+                // SAFETY: the library keeps the pointer, which is to a static; the table has the layout of all releases.
+                unsafe { (library.register)(&raw const ops.0) };
+            }
             log::trace(format_args!(
                 "registered with the libibverbs of rdma-core {}",
                 library.layout.release
@@ -126,6 +134,11 @@ fn stands_beside_us(file: &str) -> bool {
 
 unsafe extern "C" fn match_device<F: Family>(device: *mut verbs_sysfs_dev) -> bool {
     door::guarded("match_device", || {
+        // libibverbs leaves to us what an entry of the table, or none, means.
+        // SAFETY: libibverbs passes a device that it found; the field's place is the same in all releases.
+        if unsafe { (*device).r#match }.is_null() {
+            return false;
+        }
         // SAFETY: libibverbs passes a device that it found; the name's place is the same in all releases.
         let name = unsafe { &raw const (*device).ibdev_name };
         // SAFETY: NUL-terminated within 64 bytes, as libibverbs filled it.

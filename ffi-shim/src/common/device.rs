@@ -1,6 +1,7 @@
 //! Attributes of devices and ports.
 
 use std::ffi::{c_char, c_int, c_uint};
+use std::fmt;
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::uverbs_abi::types::PortAttrEx;
@@ -12,21 +13,29 @@ use crate::context::uctx;
 use crate::door::control;
 use crate::library::library;
 
-pub(crate) fn firmware(version: u64) -> [c_char; 64] {
-    let text = format!(
-        "{}.{}.{}",
-        version >> 32 & 0xffff,
-        version >> 16 & 0xffff,
-        version & 0xffff
-    );
-    let mut field = [0; 64];
-    for (place, byte) in field.iter_mut().zip(text.bytes()) {
+/// Writes a text into a zeroed field of C's, as much of it as fits before the terminator.
+pub(crate) fn put_text(field: &mut [c_char; 64], text: fmt::Arguments<'_>) {
+    *field = [0; 64];
+    for (place, byte) in field[..63].iter_mut().zip(text.to_string().bytes()) {
         *place = byte as c_char;
     }
+}
+
+fn firmware(version: u64) -> [c_char; 64] {
+    let mut field = [0; 64];
+    put_text(
+        &mut field,
+        format_args!(
+            "{}.{}.{}",
+            version >> 32 & 0xffff,
+            version >> 16 & 0xffff,
+            version & 0xffff
+        ),
+    );
     field
 }
 
-pub(crate) fn old_attributes(from: &QueryDeviceResp) -> ibv_device_attr {
+fn old_attributes(from: &QueryDeviceResp) -> ibv_device_attr {
     ibv_device_attr {
         fw_ver: firmware(from.fw_ver),
         // both in network order

@@ -36,7 +36,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use wqe_format::mlx5::CqeFormat;
+use wqe_format::mlx5::{Cqe64, CqeFormat};
 
 pub use arm::EventCount;
 pub use clock::{ClockBusy, ClockInfo, ClockPage};
@@ -45,7 +45,7 @@ pub use dump::ErrorLog;
 
 use arm::Doorbell;
 use parse::Readers;
-use ring::{CqRing, Entry};
+use ring::CqRing;
 use scatter::InlineData;
 
 use super::record::KeepAlive;
@@ -224,19 +224,14 @@ impl CompletionQueue {
     /// The base is the 64 bytes with the fields (32 bytes of data) or those before them (64), for sends as for
     /// receives. Debian's libmlx5 44 and 56 read a send's from elsewhere in 128-byte entries (fixed upstream by
     /// rdma-core 45184d2c8).
-    fn inline_data(&self, cqe: Entry, length: u32) -> Option<InlineData> {
-        let format = cqe.get().format();
-        let at = match format {
-            CqeFormat::INLINE_32 => cqe.at(),
-            // SAFETY: the fields are the upper half of the entry.
-            CqeFormat::INLINE_64 if self.ring.is_wide() => unsafe { cqe.at().sub(64) },
+    fn inline_data(&self, ci: u32, cqe: &Cqe64, length: u32) -> Option<InlineData> {
+        let room = parse::inline_room(cqe.format());
+        let at = match cqe.format() {
+            CqeFormat::INLINE_32 => self.ring.fields(ci),
+            CqeFormat::INLINE_64 => self.ring.lower_half(ci)?,
             _ => return None,
         };
-        Some(InlineData {
-            at,
-            room: parse::inline_room(format),
-            length,
-        })
+        Some(InlineData { at, room, length })
     }
 }
 

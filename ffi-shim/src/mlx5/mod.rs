@@ -1,0 +1,154 @@
+//! mlx5: ConnectX adapters.
+//!
+//! A shared object with the official provider is not what a program that links `libmlx5.so.1` gets (it registers itself
+//! first), so these devices are ours on request only: see [`Claim::OnRequest`].
+
+#![allow(dead_code, reason = "queue pairs and polling one by one come next")]
+
+use std::sync::Arc;
+
+use oxverbs::ffi_core::mlx5_control::environment::Environment;
+use oxverbs::ffi_core::mlx5_control::{Mlx5Context, OpenError};
+use oxverbs::ffi_core::uverbs_abi::types::DriverId;
+use oxverbs::ffi_core::{Errno, Uctx};
+
+use crate::abi::driver::{verbs_device_ops, verbs_match_ent};
+use crate::abi::release::Op;
+use crate::common::{Entry, address, device as any_device, memory as any_memory};
+use crate::context::{Family, Opened, free_context};
+use crate::lock::Threads;
+use crate::log;
+use crate::provider::{Claim, Static, device_ops, match_driver, match_end, match_pci};
+
+mod cq;
+mod device;
+mod domain;
+mod memory;
+
+/// The file beside the plug-in that `cargo xtask install --mlx5` makes.
+const MARKER: &str = "claim-mlx5";
+
+/// What an open mlx5 device keeps.
+#[derive(Debug)]
+pub(crate) struct Mlx5 {
+    context: Arc<Mlx5Context>,
+}
+
+impl Mlx5 {
+    /// The core's context.
+    pub(crate) fn context(&self) -> &Arc<Mlx5Context> {
+        &self.context
+    }
+
+    /// How many threads its queues are used from, but for what a program says of single ones.
+    pub(crate) fn threads(&self) -> Threads {
+        if self.context.environment().single_threaded {
+            Threads::One
+        } else {
+            Threads::Many
+        }
+    }
+
+    /// The key of memory that is not there, if the device has one.
+    pub(crate) fn null_lkey(&self) -> Option<u32> {
+        self.context.limits().dump_fill_mkey
+    }
+}
+
+/// PCI vendor of all of them.
+const MELLANOX: u16 = 0x15b3;
+/// PCI devices: ConnectX from Connect-IB to 10, then BlueField (rdma-core 65 `providers/mlx5/mlx5.c`). Compared where the
+/// kernel does not say the driver.
+const DEVICES: [u16; 25] = [
+    0x1011, 0x1012, 0x1013, 0x1014, 0x1015, 0x1016, 0x1017, 0x1018, 0x1019, 0x101a, 0x101b, 0x101c,
+    0x101d, 0x101e, 0x101f, 0x1021, 0x1023, 0x1025, 0x1027, 0x2101, 0xa2d2, 0xa2d3, 0xa2d6, 0xa2dc,
+    0xa2df,
+];
+
+static MATCHES: Static<[verbs_match_ent; DEVICES.len() + 2]> = Static({
+    let mut table = [match_end(); DEVICES.len() + 2];
+    table[0] = match_driver(DriverId::MLX5);
+    let mut index = 0;
+    while index < DEVICES.len() {
+        table[index + 1] = match_pci(MELLANOX, DEVICES[index]);
+        index += 1;
+    }
+    table
+});
+
+/// What libibverbs registers. mlx5_ib has had one kernel ABI.
+pub(crate) static DEVICE_OPS: Static<verbs_device_ops> = Static(device_ops::<Mlx5>(
+    c"oxverbs-mlx5",
+    1,
+    1,
+    (&raw const MATCHES).cast(),
+));
+
+impl Family for Mlx5 {
+    const DRIVER: DriverId = DriverId::MLX5;
+    const CLAIM: Claim = Claim::OnRequest(MARKER);
+
+    fn open(uctx: Uctx) -> Result<Opened<Self>, Errno> {
+        let environment = Environment::of_process();
+        for warning in environment.warnings() {
+            log::always(format_args!("{warning}"));
+        }
+        let opened = Mlx5Context::open(uctx, environment).map_err(|error| {
+            if !matches!(error, OpenError::Kernel(_)) {
+                log::always(format_args!("{error}"));
+            }
+            Errno::from(error)
+        })?;
+        Ok(Opened {
+            num_comp_vectors: opened.num_comp_vectors,
+            core_support: opened.core_support,
+            async_event: opened.async_event,
+            family: Self {
+                context: opened.context,
+            },
+        })
+    }
+
+    fn uctx(&self) -> &Uctx {
+        self.context.uctx()
+    }
+
+    fn operations() -> &'static [Entry] {
+        OPERATIONS.0
+    }
+}
+
+static OPERATIONS: Static<&[Entry]> = Static(&[
+    (Op::advise_mr, any_memory::advise_mr as *const ()),
+    (Op::alloc_mw, any_memory::alloc_mw as *const ()),
+    (Op::alloc_null_mr, memory::alloc_null_mr as *const ()),
+    (
+        Op::alloc_parent_domain,
+        domain::alloc_parent_domain as *const (),
+    ),
+    (Op::alloc_pd, domain::alloc_pd as *const ()),
+    (Op::alloc_td, domain::alloc_td as *const ()),
+    (Op::attach_mcast, address::attach_mcast as *const ()),
+    (Op::cq_event, cq::cq_event as *const ()),
+    (Op::create_cq, cq::create_cq as *const ()),
+    (Op::dealloc_mw, any_memory::dealloc_mw as *const ()),
+    (Op::dealloc_pd, domain::dealloc_pd as *const ()),
+    (Op::dealloc_td, domain::dealloc_td as *const ()),
+    (Op::dereg_mr, memory::dereg_mr as *const ()),
+    (Op::destroy_cq, cq::destroy_cq as *const ()),
+    (Op::detach_mcast, address::detach_mcast as *const ()),
+    (Op::free_context, free_context::<Mlx5> as *const ()),
+    (Op::import_mr, memory::import_mr as *const ()),
+    (Op::import_pd, domain::import_pd as *const ()),
+    (Op::modify_cq, cq::modify_cq as *const ()),
+    (Op::poll_cq, cq::poll_cq as *const ()),
+    (Op::query_device_ex, device::query_device_ex as *const ()),
+    (Op::query_port, any_device::query_port as *const ()),
+    (Op::query_rt_values, device::query_rt_values as *const ()),
+    (Op::reg_dmabuf_mr, any_memory::reg_dmabuf_mr as *const ()),
+    (Op::reg_mr, any_memory::reg_mr as *const ()),
+    (Op::req_notify_cq, cq::req_notify_cq as *const ()),
+    (Op::rereg_mr, memory::rereg_mr as *const ()),
+    (Op::unimport_mr, memory::unimport_mr as *const ()),
+    (Op::unimport_pd, domain::unimport_pd as *const ()),
+]);
