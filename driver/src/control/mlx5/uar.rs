@@ -105,19 +105,41 @@ pub enum BfregIndex {
     Extra(u32),
 }
 
-/// A register for one queue pair, which the pool has back when this is dropped.
+/// A register for one queue pair.
+///
+/// A dedicated one goes back to the pool with the register, wherever that is by then, so that nobody
+/// gets it while a queue still rings there. The uses of a shared one are counted by leases.
 #[derive(Debug)]
 pub struct Lease {
     index: BfregIndex,
     register: Option<Register>,
-    back: Option<(Arc<Uars>, Back)>,
+    /// Place in the list of shared ones.
+    counted: Option<(Arc<Uars>, usize)>,
 }
 
+/// Gives a register back when the last queue that rings there is gone.
 #[derive(Debug)]
-enum Back {
-    Dedicated(Slot),
-    /// Place in the list of shared ones.
-    Shared(usize),
+struct Return {
+    uars: Arc<Uars>,
+    slot: Slot,
+    to: List,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum List {
+    Dedicated,
+    ThreadDomains,
+}
+
+impl Drop for Return {
+    fn drop(&mut self) {
+        let mut state = self.uars.state();
+        let list = match self.to {
+            List::Dedicated => &mut state.dedicated,
+            List::ThreadDomains => &mut state.free,
+        };
+        list.push_back(self.slot.clone());
+    }
 }
 
 impl Lease {
@@ -137,12 +159,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some((uars, back)) = self.back.take() {
-            let mut state = uars.state();
-            match back {
-                Back::Dedicated(slot) => state.dedicated.push_back(slot),
-                Back::Shared(place) => state.shared[place].uses -= 1,
-            }
+        if let Some((uars, place)) = self.counted.take() {
+            uars.state().shared[place].uses -= 1;
         }
     }
 }
@@ -164,12 +182,37 @@ unsafe impl Sync for Slot {}
 
 impl Slot {
     fn register(&self, blue_flame: BlueFlame, sharing: Sharing) -> Register {
-        let memory: KeepAlive = Box::new(self.page.clone());
+        self.register_with(blue_flame, sharing, Box::new(self.page.clone()))
+    }
+
+    /// A register that goes back to a list when it is gone.
+    fn returning(
+        &self,
+        uars: &Arc<Uars>,
+        blue_flame: BlueFlame,
+        sharing: Sharing,
+        to: List,
+    ) -> Register {
+        let guard = Return {
+            uars: uars.clone(),
+            slot: self.clone(),
+            to,
+        };
+        self.register_with(blue_flame, sharing, Box::new(guard))
+    }
+
+    /// `memory` keeps the page.
+    fn register_with(
+        &self,
+        blue_flame: BlueFlame,
+        sharing: Sharing,
+        memory: KeepAlive,
+    ) -> Register {
         // SAFETY: both halves are within the page, checked where the slot was made, and the page lives
         // as long as `memory`. A slot is used by one register at a time, its shares included (`Uars`
-        // gives a dedicated one out once, and makes one register for a shared one); one without halves
-        // takes single stores of eight bytes only, which do not disturb each other. For `OneThread` the
-        // program gave its word.
+        // gives a dedicated one out once and has it back when the register is gone, and makes one
+        // register for a shared one); one without halves takes single stores of eight bytes only, which
+        // do not disturb each other. For `OneThread` the program gave its word.
         unsafe { Register::new(self.base, self.half, blue_flame, sharing, Some(memory)) }
     }
 }
@@ -313,7 +356,7 @@ impl Uars {
             return Lease {
                 index: BfregIndex::Kernel,
                 register: None,
-                back: None,
+                counted: None,
             };
         };
         if !self.layout.blue_flame_is_on() {
@@ -328,10 +371,16 @@ impl Uars {
             state.dedicated.extend(slots);
         }
         if let Some(slot) = state.dedicated.pop_front() {
+            let register = slot.returning(
+                self,
+                self.layout.blue_flame,
+                Sharing::Exclusive,
+                List::Dedicated,
+            );
             return Lease {
                 index: slot.index,
-                register: Some(slot.register(self.layout.blue_flame, Sharing::Exclusive)),
-                back: Some((self.clone(), Back::Dedicated(slot))),
+                register: Some(register),
+                counted: None,
             };
         }
         if (state.shared.len() as u32) < most_shared
@@ -360,7 +409,7 @@ impl Uars {
         Some(Lease {
             index: slot.index,
             register: Some(register),
-            back: Some((self.clone(), Back::Shared(place))),
+            counted: Some((self.clone(), place)),
         })
     }
 
@@ -369,7 +418,7 @@ impl Uars {
         Lease {
             index: self.common.index,
             register: Some(self.common.register(BlueFlame::Off, Sharing::Exclusive)),
-            back: None,
+            counted: None,
         }
     }
 
@@ -471,13 +520,17 @@ impl Uars {
                 state.free.extend(slots);
             }
         }
-        let slot = state.free.pop_front();
+        let own = state.free.pop_front().map(|slot| {
+            let register = slot.returning(
+                self,
+                self.layout.blue_flame,
+                Sharing::OneThread,
+                List::ThreadDomains,
+            );
+            (slot.index, Mutex::new(register))
+        });
         ThreadRegister {
-            register: Mutex::new(
-                slot.as_ref()
-                    .map(|slot| slot.register(self.layout.blue_flame, Sharing::OneThread)),
-            ),
-            slot,
+            own,
             uars: self.clone(),
         }
     }
@@ -487,36 +540,27 @@ impl Uars {
 #[derive(Debug)]
 pub struct ThreadRegister {
     /// Without one, the queue pairs take what others take.
-    slot: Option<Slot>,
-    register: Mutex<Option<Register>>,
+    own: Option<(BfregIndex, Mutex<Register>)>,
     uars: Arc<Uars>,
 }
 
 impl ThreadRegister {
     /// The domain's register for one more queue pair.
     pub fn lease(&self) -> Lease {
-        let register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&self.slot, &*register) {
-            (Some(slot), Some(register)) => Lease {
-                index: slot.index,
-                register: register.share(),
-                back: None,
-            },
-            _ => self.uars.lease(),
+        let Some((index, register)) = &self.own else {
+            return self.uars.lease();
+        };
+        let register = register.lock().unwrap_or_else(PoisonError::into_inner);
+        Lease {
+            index: *index,
+            register: register.share(),
+            counted: None,
         }
     }
 
     /// Whether the domain has a register of its own.
     pub fn is_dedicated(&self) -> bool {
-        self.slot.is_some()
-    }
-}
-
-impl Drop for ThreadRegister {
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            self.uars.state().free.push_back(slot);
-        }
+        self.own.is_some()
     }
 }
 

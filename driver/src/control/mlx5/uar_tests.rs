@@ -118,9 +118,13 @@ fn registers_are_dedicated_then_shared() {
 fn a_dedicated_register_comes_back() {
     let uars = dynamic(&Pages::new(0, 100, 0), layout());
     let mut all: Vec<_> = (0..4).map(|_| uars.lease()).collect();
-    let gone = all.remove(2);
+    let mut gone = all.remove(2);
     let index = gone.index();
+    // the register is what counts: as long as a queue has it, nobody else gets it
+    let register = gone.register(&uars, 0).unwrap();
     drop(gone);
+    assert_ne!(uars.lease().index(), index);
+    drop(register);
     let mut again = uars.lease();
     assert_eq!(again.index(), index);
     assert!(again.register(&uars, 0).unwrap().share().is_none());
