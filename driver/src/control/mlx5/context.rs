@@ -14,6 +14,7 @@ use uverbs_abi::write::device::ExQueryDeviceResp;
 use super::av::Wire;
 use super::buffer::{HugePool, Source};
 use super::dbrec::RecordPool;
+use super::entry::Numbers;
 use super::environment::{Environment, QueueKind as Setting, UAR_SIZE};
 use super::pages::KernelPages;
 use super::response::{BadResponse, ContextLimits, CqeVersion};
@@ -113,6 +114,7 @@ pub struct Mlx5Context {
     records: Arc<RecordPool>,
     huge: Arc<HugePool>,
     indices: Arc<UserIndices>,
+    numbers: Numbers,
     tables: Tables,
     error_log: Arc<ErrorLog>,
     clock_info: Option<Arc<SharedMapping>>,
@@ -183,6 +185,7 @@ impl Mlx5Context {
             records: Arc::new(RecordPool::new(limits.cache_line_size as usize)),
             huge: Arc::default(),
             indices: Arc::default(),
+            numbers: Numbers::default(),
             tables: match limits.cqe_version {
                 CqeVersion::V1 => Tables::V1(UserIndexTable::new()),
                 CqeVersion::V0 => Tables::V0 {
@@ -272,6 +275,10 @@ impl Mlx5Context {
         &self.indices
     }
 
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
     /// Where the memory of a queue comes from.
     pub(super) fn source(
         &self,
@@ -287,6 +294,13 @@ impl Mlx5Context {
     /// The key that memory which is not there has, for the data path; 0 if there is none.
     pub(super) fn null_lkey(&self) -> u32 {
         self.limits.dump_fill_mkey.unwrap_or(0)
+    }
+
+    /// Whether there are Ethernet ports.
+    pub(super) fn has_ethernet(&self) -> bool {
+        self.ports
+            .iter()
+            .any(|port| port.link_layer == LINK_ETHERNET)
     }
 
     /// Whether objects may be destroyed: not by a forked child, whose descriptor is the parent's.

@@ -12,6 +12,7 @@ use uverbs_abi::udata::mlx5::{
 
 use super::buffer::{Allocator, QueueBuffer, ResourceType};
 use super::context::Mlx5Context;
+use super::dbrec::DoorbellRecord;
 use super::environment::QueueKind as Setting;
 use super::geometry;
 use crate::control::kernel::CreateCq as KernelRequest;
@@ -54,7 +55,16 @@ pub struct CqObject {
     number: u32,
     entry_size: u32,
     allocator: Option<Arc<dyn Allocator>>,
+    /// The data path's queue has it too; the kernel's has it as long as it lives.
+    memory: Arc<Memory>,
     destroyed: bool,
+}
+
+/// What a completion queue lies in.
+#[derive(Debug)]
+struct Memory {
+    _ring: QueueBuffer,
+    record: DoorbellRecord,
 }
 
 impl CqRequest {
@@ -118,6 +128,7 @@ impl Mlx5Context {
         let buffer = self.cq_buffer(entries, entry_size, asked.allocator.as_ref())?;
         let mut record = self.records().take(asked.allocator.as_ref())?;
         record.clear();
+        let ring = buffer.start();
         input.buf_addr = buffer.address();
         input.db_addr = record.address();
         let (uar, page, register) = self.uars().cq_page();
@@ -131,17 +142,21 @@ impl Mlx5Context {
             Some((page, Err(_))) => uar_index = Some(page),
         }
         let clock = self.clock_page();
+        let memory = Arc::new(Memory {
+            _ring: buffer,
+            record,
+        });
         let parts = CqParts {
-            ring: buffer.start(),
+            ring,
             entries,
             entry_size,
             cqn: 0,
-            doorbell_record: record.words(),
+            doorbell_record: memory.record.words(),
             uar,
             version: self.tables().clone(),
             clock: clock.as_ref().map(|(page, _)| *page),
             error_log: self.error_log().clone(),
-            memory: Some(Box::new((buffer, record, register, clock))),
+            memory: Some(Box::new((memory.clone(), register, clock))),
         };
         // SAFETY: ring and record are new and as long as said, zeroed or a program's allocator's; the
         // page of registers is mapped; all of them live in `memory`. What lies in them later is the
@@ -156,8 +171,8 @@ impl Mlx5Context {
             async_event: asked.async_event,
             uar_index,
         };
-        // SAFETY: the ring and the record live as long as the data path's queue, which whoever has the
-        // object keeps until the kernel has destroyed it.
+        // SAFETY: the ring and the record live as long as the object below, which destroys the kernel's
+        // queue first.
         let created = unsafe {
             self.uctx()
                 .create_cq_with::<_, CreateCqResp>(&request, &input)
@@ -169,6 +184,7 @@ impl Mlx5Context {
             number: created.udata.cqn,
             entry_size,
             allocator: asked.allocator.clone(),
+            memory,
             destroyed: false,
         };
         Ok((object, queue))
@@ -242,8 +258,10 @@ pub struct CqEvents {
 impl Drop for CqObject {
     fn drop(&mut self) {
         if !self.destroyed && self.context.is_ours() {
-            // Nobody is left to tell.
-            let _ = self.destroy();
+            if self.destroy().is_err() {
+                // The device may still write there.
+                std::mem::forget(self.memory.clone());
+            }
         }
     }
 }

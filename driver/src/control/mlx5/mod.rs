@@ -9,10 +9,13 @@ pub mod buffer;
 pub mod context;
 pub mod cq;
 pub mod dbrec;
+pub mod entry;
 pub mod environment;
 pub mod geometry;
 mod pages;
+pub mod qp;
 pub mod response;
+pub mod srq;
 pub mod uar;
 pub mod user_index;
 

@@ -143,6 +143,15 @@ impl Drop for Return {
 }
 
 impl Lease {
+    /// Nothing.
+    pub(super) fn none() -> Self {
+        Self {
+            index: BfregIndex::Kernel,
+            register: None,
+            counted: None,
+        }
+    }
+
     /// How to name it to the kernel.
     pub fn index(&self) -> BfregIndex {
         self.index
