@@ -401,7 +401,28 @@ fn lengths_keep_out_of_the_mark() {
     }
 }
 
+/// The words of a segment are its bytes.
+fn check_unit<T: IntoBytes + Immutable + Into<Unit> + Copy>(segment: T) {
+    let unit: Unit = segment.into();
+    assert_eq!(unit.as_bytes(), segment.as_bytes());
+}
+
 proptest! {
+    #[test]
+    fn units_are_the_bytes(bytes: [u8; 16]) {
+        check_unit(CtrlSegment::read_from_bytes(&bytes).unwrap());
+        check_unit(RaddrSegment::read_from_bytes(&bytes).unwrap());
+        check_unit(DataSegment::read_from_bytes(&bytes).unwrap());
+        check_unit(AtomicSegment::read_from_bytes(&bytes).unwrap());
+        check_unit(KlmSegment::read_from_bytes(&bytes).unwrap());
+        check_unit(MmoSegment::read_from_bytes(&bytes).unwrap());
+        check_unit(MaskedAtomic4Segment::read_from_bytes(&bytes).unwrap());
+        check_unit(RepeatEntrySegment::read_from_bytes(&bytes).unwrap());
+        let [a, b, c, d, e, ..] = bytes;
+        check_unit(XrcSegment::new(u32::from_be_bytes([a, b, c, d])));
+        check_unit(SrqNextSegment { signature: e, ..SrqNextSegment::new(u16::from_be_bytes([a, b])) });
+    }
+
     /// B52: fields of the control segment, masked and never mixed.
     #[test]
     fn control_segments_keep_their_fields(

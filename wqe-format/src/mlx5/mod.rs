@@ -44,6 +44,7 @@ pub mod signature;
 mod srq;
 mod tag;
 mod umr;
+mod unit;
 mod xrc;
 
 pub use atomic::{
@@ -69,6 +70,7 @@ pub use raddr::RaddrSegment;
 pub use srq::{MprqWqe, RecvSignatureSegment, SrqNextSegment, StridingByteCount};
 pub use tag::TagSegment;
 pub use umr::{MkeyAccess, MkeyContextSegment, MkeyMask, QpnMkey, UmrCtrlSegment, UmrFlags};
+pub use unit::Unit;
 pub use xrc::XrcSegment;
 
 /// Bytes of a basic block of the send queue (mlx5dv.h `MLX5_SEND_WQE_BB`).

@@ -14,13 +14,12 @@ const UNITS: u32 = (SEND_WQE_BB / DS_UNIT) as u32;
 const UNITS_SHIFT: u32 = UNITS.ilog2();
 
 /// Sixteen bytes as the ring stores them.
-pub(super) type Unit = [u64; 2];
+pub(super) use wqe_format::mlx5::Unit;
 
 /// A segment of one unit.
 #[inline(always)]
-pub(super) fn unit<T: IntoBytes + Immutable + Copy>(segment: T) -> Unit {
-    const { assert!(size_of::<T>() == DS_UNIT) };
-    units::<T, 1>(segment)[0]
+pub(super) fn unit<T: Into<Unit>>(segment: T) -> Unit {
+    segment.into()
 }
 
 /// A segment of `N` units.
