@@ -12,11 +12,13 @@ use oxverbs::sys::kernel::{Kernel, KernelRef};
 use uverbs_abi::ioctl::wire::{Header, RDMA_VERBS_IOCTL};
 use uverbs_abi::ioctl::{Malformed, RequestView};
 use uverbs_abi::types::EventType;
+use uverbs_abi::udata::mlx5::mmap::{self, MmapCommand};
 use uverbs_abi::write::frame::PlainView;
 
 use crate::config::{Config, Family, Lie};
 use crate::core::{commands, methods};
 use crate::fault::Fault;
+use crate::mlx5;
 use crate::mlx5::hca::Hca;
 use crate::raw::{self, PAGE};
 use crate::record::Recorded;
@@ -305,6 +307,14 @@ impl Kernel for FakeKernel {
             return Err(io_error(Errno(errno)));
         }
         if st.config.family == Family::Mlx5 {
+            let (command, index) = mmap::parse(offset / PAGE as u64);
+            if command == MmapCommand::DEVICE_MEM && st.is_dm(fd, index as u32, len)? {
+                let place = mlx5::uar::dm_file_offset(index as u32);
+                let address = raw::map(fd, len, place)?;
+                st.mappings
+                    .insert(address.as_ptr().expose_provenance(), len);
+                return Ok(address);
+            }
             let page_id = st.device(fd)?.mlx5.next_uar();
             let uars = &mut st.context(fd)?.mlx5.uars;
             let (place, is_read_only) = uars.place(fd, offset, page_id)?;

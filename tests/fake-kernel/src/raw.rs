@@ -138,6 +138,36 @@ pub(crate) fn map_with(
     ptr::NonNull::new(ptr::with_exposed_provenance_mut(address as usize)).ok_or(Errno(libc::ENOMEM))
 }
 
+/// A mapping of this side's.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: ptr::NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a range of the process's memory, reached by its address only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) fn new(fd: RawFd, len: usize, offset: u64) -> Result<Self, Errno> {
+        let start = map(fd, len, offset)?;
+        Ok(Self { start, len })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.start.as_ptr().expose_provenance() as u64
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this value's own mapping, which no one can reach after drop.
+        let _ = unsafe { unmap(self.start.as_ptr().expose_provenance(), self.len) };
+    }
+}
+
 /// Unmaps.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use oxverbs::sys::Errno;
 use uverbs_abi::types::EventType;
 
 use crate::config::{Config, Lie};
-use crate::core::objects::{Device, FileId, Object, Qp};
+use crate::core::objects::{Device, FileId, Object, Qp, Srq};
 use crate::event::{self, EventFile, EventKind};
 use crate::fault::Faults;
 use crate::mlx5;
@@ -62,6 +62,13 @@ pub struct Census {
     pub qps: usize,
     pub srqs: usize,
     pub ahs: usize,
+    pub xrcds: usize,
+    pub wqs: usize,
+    pub ind_tables: usize,
+    pub flows: usize,
+    pub dms: usize,
+    pub counters: usize,
+    pub uars: usize,
 }
 
 impl Census {
@@ -72,7 +79,16 @@ impl Census {
 
     /// Number of objects with handles.
     pub fn objects(&self) -> usize {
-        self.pds + self.mrs + self.mws + self.cqs + self.qps + self.srqs + self.ahs
+        let common = self.pds
+            + self.mrs
+            + self.mws
+            + self.cqs
+            + self.qps
+            + self.srqs
+            + self.ahs
+            + self.xrcds;
+        let receive = self.wqs + self.ind_tables + self.flows + self.counters;
+        common + receive + self.dms + self.uars
     }
 }
 
@@ -219,43 +235,6 @@ impl State {
         }
     }
 
-    /// Destroys what a closed device file leaves: users first, then what they use.
-    pub(crate) fn end_context(&mut self, fd: RawFd) {
-        let Some(context) = self.contexts.remove(&fd) else {
-            return;
-        };
-        let device = &mut self.devices[context.device];
-        let mut gone = Vec::new();
-        for object in context.objects.values() {
-            match object {
-                Object::Qp(qpn) => {
-                    gone.push(*qpn);
-                    if let Some(qp) = device.qps.remove(qpn) {
-                        release_qp(device, &qp);
-                    }
-                }
-                Object::Mw(number) => {
-                    device.mws.remove(number);
-                }
-                _ => {}
-            }
-        }
-        for members in device.groups.values_mut() {
-            members.retain(|qpn| !gone.contains(qpn));
-        }
-        device.groups.retain(|_, members| !members.is_empty());
-        for object in context.objects.values() {
-            match object {
-                Object::Mr(n) => drop(device.mrs.remove(n)),
-                Object::Ah(n) => drop(device.ahs.remove(n)),
-                Object::Srq(n) => drop(device.srqs.remove(n)),
-                Object::Cq(n) => drop(device.cqs.remove(n)),
-                Object::Pd(n) => drop(device.pds.remove(n)),
-                Object::Qp(_) | Object::Mw(_) | Object::Uar(_) => {}
-            }
-        }
-    }
-
     pub(crate) fn census(&mut self) -> Census {
         self.reap();
         let sum = |count: fn(&Device) -> usize| self.devices.iter().map(count).sum();
@@ -270,6 +249,15 @@ impl State {
             qps: sum(|device| device.qps.len()),
             srqs: sum(|device| device.srqs.len()),
             ahs: sum(|device| device.ahs.len()),
+            xrcds: sum(|device| device.xrcds.len()),
+            wqs: sum(|device| device.wqs.len()),
+            ind_tables: sum(|device| device.ind_tables.len()),
+            flows: sum(|device| device.flows.len()),
+            dms: sum(|device| device.dms.len()),
+            counters: sum(|device| device.counters.len()),
+            uars: (self.contexts.values())
+                .map(|context| context.mlx5.uars.objects.len())
+                .sum(),
         }
     }
 }
@@ -286,6 +274,26 @@ pub(crate) fn release_qp(device: &mut Device, qp: &Qp) {
     }
     if let Some(pd) = qp.pd {
         release_pd(device, pd);
+    }
+    if let Some(xrcd) = qp.xrcd.and_then(|xrcd| device.xrcds.get_mut(&xrcd)) {
+        xrcd.users = xrcd.users.saturating_sub(1);
+    }
+    let table = qp
+        .ind_table
+        .and_then(|table| device.ind_tables.get_mut(&table));
+    if let Some(table) = table {
+        table.users = table.users.saturating_sub(1);
+    }
+}
+
+/// A shared receive queue stops using what it was made from.
+pub(crate) fn release_srq(device: &mut Device, srq: &Srq) {
+    release_pd(device, srq.pd);
+    if let Some(xrcd) = srq.xrcd.and_then(|xrcd| device.xrcds.get_mut(&xrcd)) {
+        xrcd.users = xrcd.users.saturating_sub(1);
+    }
+    if let Some(cq) = srq.cq.and_then(|cq| device.cqs.get_mut(&cq)) {
+        cq.users = cq.users.saturating_sub(1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{compile, has_provider, on_fake, succeed};
+use common::{compile_with, has_provider, on_fake, succeed};
 
 fn devinfo(test: &str, settings: &str) -> Option<String> {
     if !has_provider(test, "libmlx5-rdmav") {
@@ -61,8 +61,12 @@ fn program(test: &str, name: &str, settings: &str) {
         return;
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let program = compile(name, dir.path());
-    assert_eq!(succeed(on_fake(&program, settings)), "ok\n");
+    let program = compile_with(name, dir.path(), &["-lmlx5"]);
+    let mut command = on_fake(&program, settings);
+    if !settings.contains("no-clock") {
+        command.env("EXPECT_CLOCK", "1");
+    }
+    assert_eq!(succeed(command), "ok\n", "{settings}");
 }
 
 #[test]
@@ -76,6 +80,22 @@ fn first_write() {
         program(
             "fake-kernel::official_mlx5::first_write",
             "mlx5_first",
+            settings,
+        );
+    }
+}
+
+#[test]
+fn every_kind_of_object() {
+    for settings in [
+        "mlx5",
+        "mlx5,cqe-version=0",
+        "mlx5,tot-bfregs=16",
+        "mlx5,no-bf,no-devx,no-clock",
+    ] {
+        program(
+            "fake-kernel::official_mlx5::every_kind_of_object",
+            "mlx5_objects",
             settings,
         );
     }

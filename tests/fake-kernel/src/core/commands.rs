@@ -11,7 +11,7 @@ use uverbs_abi::write::{
 
 use crate::config::Family;
 use crate::core::create::{NewCq, NewQp, NewSrq};
-use crate::core::modify_qp;
+use crate::core::{extended, modify_qp};
 use crate::event::EventKind;
 use crate::mlx5;
 use crate::request::WriteRequest;
@@ -86,6 +86,7 @@ const COMMANDS: &[(u32, Handler)] = &[
 pub(crate) fn run(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let (_, handler) = COMMANDS
         .iter()
+        .chain(extended::COMMANDS)
         .find(|(command, _)| *command == request.command)
         .ok_or(Errno(libc::EOPNOTSUPP))?;
     if !st.context(fd)?.is_made && request.command != context::GetContext::SPEC.command() {
@@ -164,9 +165,10 @@ fn reg_mr(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), E
 
 fn rereg_mr(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let mr: mr::ReregMr = request.get()?;
-    if mr.flags.contains(ReregMrFlags::CHANGE_TRANSLATION) {
-        return Err(Errno(libc::EOPNOTSUPP));
-    }
+    let range = mr
+        .flags
+        .contains(ReregMrFlags::CHANGE_TRANSLATION)
+        .then_some((mr.start, mr.length, mr.hca_va));
     let pd = mr
         .flags
         .contains(ReregMrFlags::CHANGE_PD)
@@ -175,7 +177,7 @@ fn rereg_mr(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(),
         .flags
         .contains(ReregMrFlags::CHANGE_ACCESS)
         .then_some(mr.access_flags);
-    let key = st.rereg_mr(fd, mr.mr_handle.0, pd, access)?;
+    let key = st.rereg_mr(fd, mr.mr_handle.0, pd, access, range)?;
     request.answer(mr::ReregMrResp {
         lkey: key,
         rkey: key,

@@ -18,7 +18,7 @@ use crate::event::EventKind;
 use crate::mlx5;
 use crate::request::Uhw;
 use crate::rxe;
-use crate::state::{State, release_pd, release_qp};
+use crate::state::{State, release_qp, release_srq};
 
 /// A completion queue to make.
 #[derive(Debug)]
@@ -40,7 +40,6 @@ pub(crate) struct NewSrq {
     pub(crate) max_sge: u32,
     pub(crate) limit: u32,
     pub(crate) srq_type: u64,
-    #[allow(dead_code, reason = "no family has domains yet")]
     pub(crate) xrcd: Option<u32>,
     pub(crate) cq: Option<u32>,
     #[allow(dead_code, reason = "no family matches tags yet")]
@@ -55,7 +54,6 @@ pub(crate) struct NewQp {
     pub(crate) send_cq: Option<u32>,
     pub(crate) recv_cq: Option<u32>,
     pub(crate) srq: Option<u32>,
-    #[allow(dead_code, reason = "no family has domains yet")]
     pub(crate) xrcd: Option<u32>,
     pub(crate) ind_table: Option<u32>,
     pub(crate) source_qpn: Option<u32>,
@@ -116,7 +114,7 @@ impl State {
 
     pub(crate) fn qp_number(&mut self, fd: RawFd, handle: u32) -> Result<u32, Errno> {
         match self.object(fd, handle)? {
-            Object::Qp(number) => Ok(number),
+            Object::Qp(number) | Object::OpenedQp(number) => Ok(number),
             _ => Err(EINVAL),
         }
     }
@@ -170,6 +168,7 @@ impl State {
                 users: 0,
                 completion_events: 0,
                 async_events: 0,
+                moderation: (0, 0),
             },
         );
         Ok(MadeCq {
@@ -229,6 +228,17 @@ impl State {
         uhw: &Uhw<'_>,
     ) -> Result<MadeSrq, Errno> {
         let pd = self.pd(fd, new.pd)?;
+        let xrcd = new
+            .xrcd
+            .map(|handle| self.xrcd_number(fd, handle))
+            .transpose()?;
+        let cq = new
+            .cq
+            .map(|handle| self.cq_number(fd, handle))
+            .transpose()?;
+        if (new.srq_type == 1 && xrcd.is_none()) || (new.srq_type != 0 && cq.is_none()) {
+            return Err(EINVAL);
+        }
         if new.max_wr == 0 || new.limit > new.max_wr {
             return Err(EINVAL);
         }
@@ -245,10 +255,18 @@ impl State {
             Srq {
                 pd,
                 async_file,
+                xrcd,
+                cq,
                 ..srq
             },
         );
         use_pd(device, pd);
+        if let Some(xrcd) = xrcd.and_then(|xrcd| device.xrcds.get_mut(&xrcd)) {
+            xrcd.users += 1;
+        }
+        if let Some(cq) = cq.and_then(|cq| device.cqs.get_mut(&cq)) {
+            cq.users += 1;
+        }
         Ok(MadeSrq {
             handle: self.add_object(fd, Object::Srq(number))?,
             max_wr,
@@ -284,7 +302,7 @@ impl State {
         if let SrqKind::Mlx5(own) = &srq.kind {
             own.is_alive.store(false, Ordering::Release);
         }
-        release_pd(device, srq.pd);
+        release_srq(device, &srq);
         self.context(fd)?.objects.remove(&handle);
         let unseen = self.withdraw(srq.async_file, srq.user_handle);
         Ok(srq.async_events.saturating_sub(unseen))
@@ -300,6 +318,17 @@ impl State {
         let send_cq = new.send_cq.map(|cq| self.cq_number(fd, cq)).transpose()?;
         let recv_cq = new.recv_cq.map(|cq| self.cq_number(fd, cq)).transpose()?;
         let srq = new.srq.map(|srq| self.srq_number(fd, srq)).transpose()?;
+        let xrcd = new
+            .xrcd
+            .map(|handle| self.xrcd_number(fd, handle))
+            .transpose()?;
+        let ind_table = match new.ind_table {
+            Some(handle) => Some(self.ind_table_number(fd, handle)?),
+            None => None,
+        };
+        if (new.qp_type == QpType::XRC_TGT) != xrcd.is_some() {
+            return Err(EINVAL);
+        }
         let async_file = self.async_file(fd, new.event_fd)?;
         let device = self.device(fd)?;
         let qpn = device.next_qpn;
@@ -320,6 +349,12 @@ impl State {
         if let Some(pd) = pd {
             use_pd(device, pd);
         }
+        if let Some(xrcd) = xrcd.and_then(|xrcd| device.xrcds.get_mut(&xrcd)) {
+            xrcd.users += 1;
+        }
+        if let Some(table) = ind_table.and_then(|table| device.ind_tables.get_mut(&table)) {
+            table.users += 1;
+        }
         device.qps.insert(
             qpn,
             Qp {
@@ -336,6 +371,10 @@ impl State {
                 async_file,
                 async_events: 0,
                 groups: 0,
+                flows: 0,
+                opens: 1,
+                xrcd,
+                ind_table,
                 attr: ModifyQp::default(),
             },
         );
@@ -350,7 +389,14 @@ impl State {
     pub(crate) fn destroy_qp(&mut self, fd: RawFd, handle: u32) -> Result<u32, Errno> {
         let qpn = self.qp_number(fd, handle)?;
         let device = self.device(fd)?;
-        if device.qps.get(&qpn).is_some_and(|qp| qp.groups > 0) {
+        let qp = device.qps.get_mut(&qpn).ok_or(EINVAL)?;
+        if qp.opens > 1 {
+            // Others have it open still.
+            qp.opens -= 1;
+            self.context(fd)?.objects.remove(&handle);
+            return Ok(0);
+        }
+        if qp.groups > 0 || qp.flows > 0 {
             return Err(EBUSY);
         }
         let qp = device.qps.remove(&qpn).ok_or(EINVAL)?;

@@ -6,6 +6,7 @@ use oxverbs::sys::Errno;
 use uverbs_abi::types::{AccessFlags, MwType};
 use uverbs_abi::write::ah::AhAttr;
 
+use crate::config::Family;
 use crate::core::objects::{Ah, Device, Mr, Mw, Object, Pd};
 use crate::raw;
 use crate::state::{State, release_pd};
@@ -14,7 +15,9 @@ const EINVAL: Errno = Errno(libc::EINVAL);
 const EBUSY: Errno = Errno(libc::EBUSY);
 
 /// `IB_UVERBS_ACCESS_*` that rxe of Linux 6.12 supports.
-const ACCESS_SUPPORTED: u32 = 0x3f | (0b11 << 8);
+const ACCESS_SUPPORTED_RXE: u32 = 0x3f | (0b11 << 8);
+/// The same of mlx5: paging on demand, huge pages.
+const ACCESS_SUPPORTED_MLX5: u32 = 0xff;
 
 impl State {
     pub(crate) fn alloc_pd(&mut self, fd: RawFd) -> Result<u32, Errno> {
@@ -44,13 +47,8 @@ impl State {
         access: AccessFlags,
     ) -> Result<(u32, u32), Errno> {
         let pd = self.pd(fd, pd)?;
-        let page = raw::PAGE as u64 - 1;
-        if start & page != iova & page || length == 0 || start.checked_add(length).is_none() {
-            return Err(EINVAL);
-        }
-        check_access(access)?;
-        raw::copy_in(start, 1)?;
-        raw::copy_in(start + length - 1, 1)?;
+        check_access(self.config.family, access)?;
+        check_range((start, length, iova), access)?;
         let device = self.device(fd)?;
         let number = device.number();
         let key = device.key(number);
@@ -65,24 +63,31 @@ impl State {
                 access,
                 windows: 0,
                 valid: true,
+                mapping: None,
+                dm: None,
             },
         );
         use_pd(device, pd);
         Ok((self.add_object(fd, Object::Mr(number))?, key))
     }
 
-    /// Changes rights, protection domain or both; rxe cannot change the range.
+    /// Changes rights, protection domain, range; rxe cannot change the last.
     pub(crate) fn rereg_mr(
         &mut self,
         fd: RawFd,
         handle: u32,
         pd: Option<u32>,
         access: Option<AccessFlags>,
+        range: Option<(u64, u64, u64)>,
     ) -> Result<u32, Errno> {
         let Object::Mr(number) = self.object(fd, handle)? else {
             return Err(EINVAL);
         };
         let pd = pd.map(|pd| self.pd(fd, pd)).transpose()?;
+        if range.is_some() {
+            self.only_mlx5()?;
+        }
+        let family = self.config.family;
         let device = self.device(fd)?;
         let Some(mr) = device.mrs.get_mut(&number) else {
             return Err(EINVAL);
@@ -91,7 +96,13 @@ impl State {
             return Err(EBUSY);
         }
         if let Some(access) = access {
-            check_access(access)?;
+            check_access(family, access)?;
+        }
+        if let Some(range) = range {
+            check_range(range, access.unwrap_or(mr.access))?;
+            (mr.start, mr.length, mr.iova) = range;
+        }
+        if let Some(access) = access {
             mr.access = access;
         }
         let key = mr.key;
@@ -113,6 +124,9 @@ impl State {
         }
         if let Some(mr) = device.mrs.remove(&number) {
             release_pd(device, mr.pd);
+            if let Some(dm) = mr.dm.and_then(|dm| device.dms.get_mut(&dm)) {
+                dm.users -= 1;
+            }
         }
         self.context(fd)?.objects.remove(&handle);
         Ok(())
@@ -207,10 +221,28 @@ pub(crate) fn use_pd(device: &mut Device, pd: u32) {
     }
 }
 
-/// `ib_check_mr_access`, and what rxe adds.
-fn check_access(access: AccessFlags) -> Result<(), Errno> {
+/// What the kernel pins must be there; pages on demand may come later.
+fn check_range((start, length, iova): (u64, u64, u64), access: AccessFlags) -> Result<(), Errno> {
+    let page = raw::PAGE as u64 - 1;
+    let end = start.checked_add(length).ok_or(EINVAL)?;
+    if start & page != iova & page || length == 0 {
+        return Err(EINVAL);
+    }
+    if !access.contains(AccessFlags::ON_DEMAND) {
+        raw::copy_in(start, 1)?;
+        raw::copy_in(end - 1, 1)?;
+    }
+    Ok(())
+}
+
+/// `ib_check_mr_access`, and what the drivers add.
+fn check_access(family: Family, access: AccessFlags) -> Result<(), Errno> {
     let bits = access.0 & !AccessFlags::OPTIONAL_RANGE.0;
-    if bits & !ACCESS_SUPPORTED != 0 {
+    let supported = match family {
+        Family::Rxe => ACCESS_SUPPORTED_RXE,
+        Family::Mlx5 => ACCESS_SUPPORTED_MLX5,
+    };
+    if bits & !supported != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let needs_local = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;

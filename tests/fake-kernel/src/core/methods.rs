@@ -14,6 +14,7 @@ use zerocopy::IntoBytes;
 
 use crate::config::Family;
 use crate::core::create::{NewCq, NewQp, NewSrq};
+use crate::core::extended;
 use crate::event::EventKind;
 use crate::mlx5;
 use crate::request::{Call, Uhw, WriteRequest};
@@ -92,14 +93,18 @@ pub(crate) fn run(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errn
     if call.view().header().driver_id != st.facts().driver_id {
         return Err(EINVAL);
     }
+    let has_extended = st.config.family == Family::Mlx5;
     let (_, handler) = METHODS
         .iter()
+        .chain(if has_extended { extended::METHODS } else { &[] })
         .find(|(known, _)| known.object == spec.object && known.id == spec.id)
         .ok_or(EPROTONOSUPPORT)?;
-    spec.check(call.view()).map_err(|refusal| match refusal {
-        Refusal::OtherMethod | Refusal::Unknown(_) => EPROTONOSUPPORT,
-        _ => EINVAL,
-    })?;
+    match spec.check(call.view()) {
+        Ok(()) => {}
+        Err(Refusal::Unknown(id)) if has_extended && mlx5::methods::adds(spec, id) => {}
+        Err(Refusal::OtherMethod | Refusal::Unknown(_)) => return Err(EPROTONOSUPPORT),
+        Err(_) => return Err(EINVAL),
+    }
     handler(st, fd, call)
 }
 
@@ -154,7 +159,11 @@ fn query_context(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno
     use dev::query_context as query;
     made(st, fd)?;
     call.put(query::NUM_COMP_VECTORS, st.facts().comp_vectors)?;
-    call.put(query::CORE_SUPPORT, CoreSupport::OPTIONAL_MR_ACCESS)
+    call.put(query::CORE_SUPPORT, CoreSupport::OPTIONAL_MR_ACCESS)?;
+    match st.config.family {
+        Family::Rxe => Ok(()),
+        Family::Mlx5 => mlx5::methods::answer_context(st, fd, call),
+    }
 }
 
 fn query_port(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {

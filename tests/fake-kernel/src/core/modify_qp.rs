@@ -3,12 +3,13 @@
 use std::os::fd::RawFd;
 
 use oxverbs::sys::Errno;
-use uverbs_abi::types::{QpAttrMask, QpState};
+use uverbs_abi::types::{QpAttrMask, QpState, QpType};
 use uverbs_abi::write::qp;
 
 use crate::core::objects::QpKind;
 use crate::core::qp_state;
-use crate::request::WriteRequest;
+use crate::mlx5;
+use crate::request::{Uhw, WriteRequest};
 use crate::rxe::engine;
 use crate::state::State;
 
@@ -16,16 +17,20 @@ const EINVAL: Errno = Errno(libc::EINVAL);
 
 /// By the legacy command.
 pub(crate) fn legacy(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
-    modify_qp(st, fd, &request.get()?)
+    let modify = request.get()?;
+    let answer = modify_qp(st, fd, &modify, &request.uhw())?;
+    request.uhw_response = answer;
+    Ok(())
 }
 
 /// By the extended command.
 pub(crate) fn extended(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     let modify: qp::ExModifyQp = request.get()?;
     if modify.base.attr_mask.contains(QpAttrMask::RATE_LIMIT) {
-        return Err(Errno(libc::EOPNOTSUPP));
+        st.only_mlx5()?;
     }
-    modify_qp(st, fd, &modify.base)?;
+    let answer = modify_qp(st, fd, &modify.base, &request.uhw())?;
+    request.uhw_response = answer;
     request.answer(qp::ExModifyQpResp {
         comp_mask: 0,
         response_length: size_of::<qp::ExModifyQpResp>() as u32,
@@ -33,7 +38,13 @@ pub(crate) fn extended(st: &mut State, fd: RawFd, request: &mut WriteRequest) ->
     Ok(())
 }
 
-fn modify_qp(st: &mut State, fd: RawFd, modify: &qp::ModifyQp) -> Result<(), Errno> {
+/// Changes the queue pair; what the driver answers.
+fn modify_qp(
+    st: &mut State,
+    fd: RawFd,
+    modify: &qp::ModifyQp,
+    uhw: &Uhw<'_>,
+) -> Result<Vec<u8>, Errno> {
     use QpAttrMask as M;
     let qpn = st.qp_number(fd, modify.qp_handle.0)?;
     let facts = st.facts();
@@ -50,9 +61,19 @@ fn modify_qp(st: &mut State, fd: RawFd, modify: &qp::ModifyQp) -> Result<(), Err
         qp.state
     };
     let to = if has(M::STATE) { modify.qp_state } else { from };
-    if from != qp.state || !qp_state::is_allowed(from, to, qp.qp_type, mask) {
+    let is_allowed = match &qp.kind {
+        QpKind::Mlx5(own) if qp.qp_type == QpType::DRIVER => {
+            mlx5::modify_qp::is_allowed(own, from, to, mask)
+        }
+        _ => qp_state::is_allowed(from, to, qp.qp_type, mask),
+    };
+    if from != qp.state || !is_allowed {
         return Err(EINVAL);
     }
+    let answer = match &qp.kind {
+        QpKind::Rxe(_) => Vec::new(),
+        QpKind::Mlx5(own) => mlx5::modify_qp::answer(own, to, uhw)?,
+    };
     let bad_port = has(M::PORT) && modify.port_num != 1;
     let bad_path = has(M::AV) && !is_path;
     let bad_mtu = has(M::PATH_MTU) && !(1..=facts.mtu).contains(&modify.path_mtu);
@@ -117,7 +138,7 @@ fn modify_qp(st: &mut State, fd: RawFd, modify: &qp::ModifyQp) -> Result<(), Err
         engine::fail(st, index, qpn);
     }
     engine::run(st);
-    Ok(())
+    Ok(answer)
 }
 
 fn round_up(n: u8) -> u8 {

@@ -1,6 +1,6 @@
 //! What the kernel keeps of each object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uverbs_abi::types::{AccessFlags, MwType, QpCap, QpState, QpType};
@@ -11,7 +11,7 @@ use crate::config::{Config, Family};
 use crate::core::create::NewSrq;
 use crate::mlx5;
 use crate::mlx5::hca;
-use crate::raw::PAGE;
+use crate::raw::{Mapping, PAGE};
 use crate::rxe;
 use crate::rxe::ring::Ring;
 
@@ -29,6 +29,14 @@ pub(crate) enum Object {
     Srq(u32),
     Ah(u32),
     Uar(u32),
+    Xrcd(u32),
+    /// A queue pair of an XRC domain, opened by its number.
+    OpenedQp(u32),
+    Wq(u32),
+    IndTable(u32),
+    Flow(u32),
+    Dm(u32),
+    Counters(u32),
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +58,11 @@ pub(crate) struct Mr {
     pub(crate) windows: u32,
     /// `false` after an invalidation.
     pub(crate) valid: bool,
+    /// Keeps this side's mapping, of memory that is not the program's own.
+    #[allow(dead_code, reason = "`start` points into it")]
+    pub(crate) mapping: Option<Arc<Mapping>>,
+    /// Device memory that it covers.
+    pub(crate) dm: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +93,8 @@ pub(crate) struct Cq {
     pub(crate) users: u32,
     pub(crate) completion_events: u32,
     pub(crate) async_events: u32,
+    /// Completions and microseconds until an event, as the program set them.
+    pub(crate) moderation: (u16, u16),
 }
 
 /// A completion queue as its family has it.
@@ -109,6 +124,8 @@ pub(crate) struct Srq {
     pub(crate) async_file: Option<FileId>,
     pub(crate) users: u32,
     pub(crate) async_events: u32,
+    pub(crate) xrcd: Option<u32>,
+    pub(crate) cq: Option<u32>,
 }
 
 impl Srq {
@@ -124,6 +141,8 @@ impl Srq {
             async_file: None,
             users: 0,
             async_events: 0,
+            xrcd: None,
+            cq: None,
         }
     }
 }
@@ -166,6 +185,13 @@ pub(crate) struct Qp {
     pub(crate) async_file: Option<FileId>,
     pub(crate) async_events: u32,
     pub(crate) groups: u32,
+    /// Flow steering rules that lead to it.
+    pub(crate) flows: u32,
+    /// Handles: more than one where others opened it by its number.
+    pub(crate) opens: u32,
+    /// The XRC domain of a target.
+    pub(crate) xrcd: Option<u32>,
+    pub(crate) ind_table: Option<u32>,
     /// Attributes as the last modify left them.
     pub(crate) attr: ModifyQp,
 }
@@ -186,6 +212,54 @@ impl Qp {
     }
 }
 
+/// An XRC domain.
+#[derive(Debug, Default)]
+pub(crate) struct Xrcd {
+    /// The file that names it.
+    pub(crate) inode: Option<u64>,
+    /// Handles.
+    pub(crate) opens: u32,
+    /// Queues in it.
+    pub(crate) users: u32,
+}
+
+/// A receive work queue; what the device sees of it is a queue pair that only receives.
+#[derive(Debug)]
+pub(crate) struct Wq {
+    pub(crate) queue: Arc<hca::QueuePair>,
+    pub(crate) pd: u32,
+    pub(crate) cq: u32,
+    pub(crate) user_handle: u64,
+    pub(crate) async_file: Option<FileId>,
+    pub(crate) async_events: u32,
+    /// `enum ib_uverbs_wq_state` without a name: 0 reset, 1 ready, 2 error.
+    pub(crate) state: u32,
+    /// Indirection tables that name it.
+    pub(crate) users: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct IndTable {
+    pub(crate) wqs: Vec<u32>,
+    pub(crate) users: u32,
+}
+
+/// A flow steering rule.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) qp: u32,
+}
+
+/// Device memory.
+#[derive(Debug)]
+pub(crate) struct Dm {
+    pub(crate) length: u64,
+    pub(crate) page: u32,
+    pub(crate) mapping: Arc<Mapping>,
+    /// Memory regions in it.
+    pub(crate) users: u32,
+}
+
 /// A device and everything in it.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -204,6 +278,12 @@ pub(crate) struct Device {
     pub(crate) ahs: BTreeMap<u32, Ah>,
     pub(crate) qps: BTreeMap<u32, Qp>,
     pub(crate) groups: BTreeMap<[u8; 16], Vec<u32>>,
+    pub(crate) xrcds: BTreeMap<u32, Xrcd>,
+    pub(crate) wqs: BTreeMap<u32, Wq>,
+    pub(crate) ind_tables: BTreeMap<u32, IndTable>,
+    pub(crate) flows: BTreeMap<u32, Flow>,
+    pub(crate) dms: BTreeMap<u32, Dm>,
+    pub(crate) counters: BTreeSet<u32>,
     pub(crate) mlx5: mlx5::DeviceState,
 }
 
@@ -232,6 +312,12 @@ impl Device {
             ahs: BTreeMap::new(),
             qps: BTreeMap::new(),
             groups: BTreeMap::new(),
+            xrcds: BTreeMap::new(),
+            wqs: BTreeMap::new(),
+            ind_tables: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            dms: BTreeMap::new(),
+            counters: BTreeSet::new(),
         }
     }
 

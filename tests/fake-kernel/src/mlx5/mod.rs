@@ -4,6 +4,7 @@ pub(crate) mod clock;
 pub(crate) mod device;
 pub mod hca;
 pub(crate) mod methods;
+pub(crate) mod modify_qp;
 pub(crate) mod queues;
 pub(crate) mod uar;
 pub(crate) mod ucontext;
@@ -13,16 +14,27 @@ pub(crate) mod work_queue;
 #[derive(Debug)]
 pub(crate) struct DeviceState {
     next_uar: u32,
+    next_dm_page: u32,
 }
 
 impl Default for DeviceState {
     fn default() -> Self {
         // The kernel's own pages come first.
-        Self { next_uar: 8 }
+        Self {
+            next_uar: 8,
+            next_dm_page: 0,
+        }
     }
 }
 
 impl DeviceState {
+    /// The first of `n` pages of device memory.
+    pub(crate) fn next_dm_page(&mut self, n: u32) -> u32 {
+        let page = self.next_dm_page;
+        self.next_dm_page += n;
+        page
+    }
+
     /// A number for a doorbell page.
     pub(crate) fn next_uar(&mut self) -> u32 {
         self.next_uar += 1;

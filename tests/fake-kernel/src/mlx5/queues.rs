@@ -32,7 +32,7 @@ const CQ_FLAGS: u64 = 0b11;
 const IGNORE_OVERRUN: u64 = 0b10;
 
 /// The request, of which the program sent at least `least` bytes; what is longer must be zero.
-fn request<T: FromBytes>(uhw: &Uhw<'_>, least: usize) -> Result<T, Errno> {
+pub(super) fn request<T: FromBytes>(uhw: &Uhw<'_>, least: usize) -> Result<T, Errno> {
     if uhw.input.len() < least {
         return Err(EINVAL);
     }
@@ -45,7 +45,7 @@ fn request<T: FromBytes>(uhw: &Uhw<'_>, least: usize) -> Result<T, Errno> {
 }
 
 /// The kernel pins memory; what is not mapped cannot be.
-fn pin(address: u64, len: usize) -> Result<(), Errno> {
+pub(super) fn pin(address: u64, len: usize) -> Result<(), Errno> {
     if len == 0 || address == 0 {
         return Err(EINVAL);
     }
@@ -53,21 +53,22 @@ fn pin(address: u64, len: usize) -> Result<(), Errno> {
 }
 
 /// A doorbell record: eight bytes, aligned so that both counters lie in one word.
-fn pin_record(address: u64) -> Result<(), Errno> {
+pub(super) fn pin_record(address: u64) -> Result<(), Errno> {
     if !address.is_multiple_of(8) {
         return Err(EINVAL);
     }
     pin(address, 8)
 }
 
-fn answer<T: IntoBytes + zerocopy::Immutable>(uhw: &Uhw<'_>, value: &T) -> Vec<u8> {
+/// As much of an answer as the program has room for.
+pub(super) fn answer<T: IntoBytes + zerocopy::Immutable>(uhw: &Uhw<'_>, value: &T) -> Vec<u8> {
     let mut bytes = value.as_bytes().to_vec();
     bytes.truncate(uhw.room);
     bytes
 }
 
 /// Whether a user index fits the version of completions (`verify_assign_uidx`).
-fn check_user_index(st: &mut State, fd: RawFd, uidx: u32) -> Result<(), Errno> {
+pub(super) fn check_user_index(st: &mut State, fd: RawFd, uidx: u32) -> Result<(), Errno> {
     let is_new = st.context(fd)?.mlx5.answer.cqe_version == 1;
     let is_none = uidx == NO_USER_INDEX;
     if is_new == is_none || uidx > NO_USER_INDEX {
@@ -261,7 +262,8 @@ pub(crate) fn modify_srq(
     Ok(())
 }
 
-fn completion_queue(
+/// What the device sees of a completion queue.
+pub(super) fn completion_queue(
     st: &mut State,
     fd: RawFd,
     handle: Option<u32>,

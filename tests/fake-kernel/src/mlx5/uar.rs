@@ -22,8 +22,15 @@ const OBJECT_PAGES: u64 = 9 << 16;
 const STATIC_PAGES: u64 = 0x100 << 16;
 /// Where those are that mmap(2) adds.
 const ADDED_PAGES: u64 = 0x103 << 16;
+/// Where device memory is.
+const DM_PAGES: u64 = 0x102 << 16;
 /// Where the page with the clock is.
 const CLOCK_PAGE: u64 = 0x101 << 16;
+
+/// Offset in the file of a page of device memory.
+pub(crate) fn dm_file_offset(page: u32) -> u64 {
+    (DM_PAGES + u64::from(page)) * PAGE as u64
+}
 
 /// Offset in the file of the clock's two pages.
 pub(crate) fn clock_file_offset() -> u64 {

@@ -42,6 +42,11 @@ pub(crate) fn has_provider(name: &str, provider_file: &str) -> bool {
 
 /// Compiles `tests/c/NAME.c` into `dir`.
 pub(crate) fn compile(name: &str, dir: &Path) -> PathBuf {
+    compile_with(name, dir, &[])
+}
+
+/// As [`compile`], with more arguments for the linker.
+pub(crate) fn compile_with(name: &str, dir: &Path, libraries: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let program = dir.join(name);
     let compiler = std::env::var_os("CC").unwrap_or_else(|| OsString::from("cc"));
@@ -49,6 +54,7 @@ pub(crate) fn compile(name: &str, dir: &Path) -> PathBuf {
         .args(["-Wall", "-Werror", "-g", "-O1", "-o"])
         .arg(&program)
         .arg(source)
+        .args(libraries)
         .args(["-libverbs", "-ldl", "-lpthread"])
         .output()
         .expect("a C compiler");

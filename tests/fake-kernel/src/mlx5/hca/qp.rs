@@ -176,9 +176,14 @@ impl QueuePair {
         self.is_alive.load(Ordering::Acquire)
     }
 
-    /// What its completions carry in `srqn_uidx`; the number travels in another field.
+    /// What its completions carry in `srqn_uidx`: the user index, or in the older version the number of the
+    /// shared receive queue; the queue pair's own number travels in another field.
     pub(crate) fn cqe_user_index(&self) -> u32 {
-        if self.has_user_index { self.uidx } else { 0 }
+        match &self.srq {
+            _ if self.has_user_index => self.uidx,
+            Some(srq) => srq.srqn,
+            None => 0,
+        }
     }
 
     /// The send counter in the doorbell record.
