@@ -81,6 +81,49 @@ struct WorkSlot {
     rest: AtomicU64,
 }
 
+/// A record as it is in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawRecord {
+    /// The program's number.
+    pub(super) wr_id: u64,
+    rest: u64,
+}
+
+impl RawRecord {
+    /// Of no work request: a plain one with the number 0.
+    pub(super) const NONE: Self = Self { wr_id: 0, rest: 0 };
+
+    /// [`WorkRecord::head`].
+    #[inline]
+    pub(super) const fn head(self) -> u32 {
+        self.rest as u32
+    }
+
+    /// Whether the completion says all about what it was.
+    #[inline]
+    pub(super) const fn is_plain(self) -> bool {
+        self.rest >> 40 == WorkKind::Plain as u64
+    }
+
+    /// Its parts.
+    #[inline]
+    pub(super) const fn decode(self) -> WorkRecord {
+        WorkRecord {
+            wr_id: self.wr_id,
+            head: self.head(),
+            opcode: (self.rest >> 32) as u8,
+            kind: match (self.rest >> 40) as u8 {
+                1 => WorkKind::BindMw,
+                2 => WorkKind::LocalInv,
+                3 => WorkKind::Mkey,
+                4 => WorkKind::Raw,
+                5 => WorkKind::Memcpy,
+                _ => WorkKind::Plain,
+            },
+        }
+    }
+}
+
 /// The part of a send queue that its poller knows.
 pub struct SendShared {
     slots: Box<[WorkSlot]>,
@@ -137,25 +180,21 @@ impl SendShared {
         unsafe { self.slots.get_unchecked(place) }
     }
 
+    /// As [`record`](Self::record), not decoded yet.
+    #[inline]
+    pub(super) fn raw_record(&self, wqebb: u32) -> RawRecord {
+        let slot = self.slot(wqebb);
+        RawRecord {
+            wr_id: slot.wr_id.load(Ordering::Relaxed),
+            rest: slot.rest.load(Ordering::Relaxed),
+        }
+    }
+
     /// The record of the work request that begins at a block; counters of more bits than the ring has are brought into
     /// its range, so `wqe_counter` of a completion does as it is.
     #[inline]
     pub fn record(&self, wqebb: u32) -> WorkRecord {
-        let slot = self.slot(wqebb);
-        let rest = slot.rest.load(Ordering::Relaxed);
-        WorkRecord {
-            wr_id: slot.wr_id.load(Ordering::Relaxed),
-            head: rest as u32,
-            opcode: (rest >> 32) as u8,
-            kind: match (rest >> 40) as u8 {
-                1 => WorkKind::BindMw,
-                2 => WorkKind::LocalInv,
-                3 => WorkKind::Mkey,
-                4 => WorkKind::Raw,
-                5 => WorkKind::Memcpy,
-                _ => WorkKind::Plain,
-            },
-        }
+        self.raw_record(wqebb).decode()
     }
 
     /// Remembers a work request that begins at a block.
@@ -334,6 +373,8 @@ impl fmt::Debug for RecvShared {
     clippy::large_enum_variant,
     reason = "a record is allocated once, and a box would cost a load in every completion"
 )]
+// A tag of its own: pollers ask for it with every receive, and a niche would have to be decoded.
+#[repr(u8)]
 pub enum ReceiveSide {
     /// It has none (or an XRC target: the completion names the shared queue).
     None,

@@ -189,18 +189,8 @@ impl UserIndexTable {
         Reader {
             table: self.clone(),
             word,
+            visits: 0,
         }
-    }
-
-    #[inline]
-    fn find(&self, user_index: u32) -> *const QueueRecord {
-        let first = (user_index >> LEVEL_BITS) as usize % LEVEL_LEN;
-        let level = self.levels[first].load(Ordering::Acquire);
-        // SAFETY: null, or a level that this table made and keeps.
-        let Some(level) = (unsafe { level.as_ref() }) else {
-            return ptr::null();
-        };
-        level[user_index as usize % LEVEL_LEN].load(Ordering::Acquire)
     }
 }
 
@@ -238,6 +228,8 @@ impl fmt::Debug for UserIndexTable {
 pub struct Reader {
     table: Arc<UserIndexTable>,
     word: Arc<ReaderWord>,
+    /// Twice the visits that ended: what the word is between visits.
+    visits: u64,
 }
 
 impl Reader {
@@ -259,8 +251,8 @@ impl Reader {
     /// Begins a visit that lasts over several calls, until [`end`](Self::end). Beginning one that has begun changes nothing.
     #[inline]
     pub fn begin(&mut self) {
-        let word = self.word.load(Ordering::Relaxed);
-        self.word.store(word | 1, Ordering::Relaxed);
+        // Computed from the reader's own count: reading the word back would wait for the store of the visit before.
+        self.word.store(self.visits + 1, Ordering::Relaxed);
         if self.table.one_sided {
             barrier::ordered_by_other_threads();
         } else {
@@ -268,12 +260,11 @@ impl Reader {
         }
     }
 
-    /// Ends a visit; does nothing if there is none.
+    /// Ends a visit; changes nothing that matters if there is none.
     #[inline]
     pub fn end(&mut self) {
-        let word = self.word.load(Ordering::Relaxed);
-        self.word
-            .store(word.wrapping_add(1) & !1, Ordering::Release);
+        self.visits = self.visits.wrapping_add(2);
+        self.word.store(self.visits, Ordering::Release);
     }
 
     /// The record with an index; bits above the 24th are ignored.
@@ -283,7 +274,36 @@ impl Reader {
     /// A visit has begun, and the record is not used after its end.
     #[inline]
     pub unsafe fn find<'a>(&self, user_index: u32) -> Option<&'a QueueRecord> {
-        let record = self.table.find(user_index);
+        // SAFETY: passed on.
+        unsafe { self.finder().find(user_index) }
+    }
+
+    /// What looks up, without the way to the table: for a loop over many completions.
+    #[inline]
+    pub(super) fn finder(&self) -> Finder {
+        Finder(&raw const *self.table.levels)
+    }
+}
+
+/// Looks records up during a visit of a [`Reader`].
+#[derive(Clone, Copy)]
+pub(super) struct Finder(*const Level<Level<QueueRecord>>);
+
+impl Finder {
+    /// As [`Reader::find`].
+    ///
+    /// # Safety
+    ///
+    /// A visit of the reader has begun, and neither this nor the record is used after its end.
+    #[inline(always)]
+    pub(super) unsafe fn find<'a>(self, user_index: u32) -> Option<&'a QueueRecord> {
+        let first = (user_index >> LEVEL_BITS) as usize % LEVEL_LEN;
+        // SAFETY: the table's first level, which lives as long as the table, and the reader has a share of that.
+        let levels = unsafe { &*self.0 };
+        let level = levels[first].load(Ordering::Acquire);
+        // SAFETY: null, or a level that the table made and keeps.
+        let level = unsafe { level.as_ref() }?;
+        let record = level[user_index as usize % LEVEL_LEN].load(Ordering::Acquire);
         // SAFETY: null, or a record that the table owned when it was looked up in a visit; it is not dropped before the
         // visit ends, and the caller does not use it longer.
         unsafe { record.as_ref() }

@@ -1,12 +1,13 @@
 //! Polling into an array: `ibv_poll_cq`.
 
-use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode};
+use wqe_format::mlx5::{CqeFormat, CqeOpcode};
 use wqe_format::rxe::WcStatus;
 
+use super::super::record::RawRecord;
 use super::CompletionQueue;
 use super::completion::{Completion, flag, opcode};
-use super::parse::{self, Request};
-use super::ring::is_ours;
+use super::parse::{self, Finders, Receive};
+use super::ring::{Entry, is_ours};
 use crate::sys::barrier;
 
 /// What became of an entry.
@@ -14,10 +15,10 @@ use crate::sys::barrier;
 pub(super) enum Taken {
     /// A completion.
     Completion,
-    /// None: the queue's own affair (a page fault that was repaired, the mark of a resize).
-    Handled,
-    /// None: see [`CompletionQueue::dropped`].
-    Dropped,
+    /// No completion: the queue's own affair (a page fault that was repaired, the mark of a resize), or dropped.
+    Nothing,
+    /// It is not ours.
+    Empty,
 }
 
 impl CompletionQueue {
@@ -38,130 +39,196 @@ impl CompletionQueue {
     /// `out` is valid for writes of `room` completions and aligned for them.
     #[inline]
     pub unsafe fn poll_into(&mut self, out: *mut Completion, room: usize) -> usize {
-        let ci = self.ci;
-        let taken = if is_ours(self.ring.op_own(ci), self.ring.parity(ci)) {
-            // SAFETY: passed on.
-            unsafe { self.poll_some(out, room) }
-        } else {
-            0
-        };
+        let mut taken = 0;
+        let first = self.ring.at(self.ci);
+        let op_own = first.op_own();
+        if is_ours(op_own, self.ring.parity(self.ci)) && room != 0 {
+            barrier::completion_is_read_after_its_owner_bit();
+            // SAFETY: passed on; the entry is the next one, and ours.
+            taken = unsafe { self.poll_some(first, op_own, out, room) };
+        }
         self.doorbell.publish(self.ci);
         taken
     }
 
     /// # Safety
     ///
-    /// As for [`poll_into`](Self::poll_into).
+    /// As for [`poll_into`](Self::poll_into); `first` is the next entry and ours, `room` is not 0.
     #[inline]
-    unsafe fn poll_some(&mut self, out: *mut Completion, room: usize) -> usize {
-        match (self.v1, self.ring.is_wide()) {
-            // SAFETY: passed on.
-            (true, false) => unsafe { self.poll_loop::<true, false>(out, room) },
-            // SAFETY: passed on.
-            (true, true) => unsafe { self.poll_loop::<true, true>(out, room) },
-            // SAFETY: passed on.
-            (false, _) => unsafe { self.poll_version_0(out, room) },
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`poll_into`](Self::poll_into).
-    #[cold]
-    unsafe fn poll_version_0(&mut self, out: *mut Completion, room: usize) -> usize {
-        if self.ring.is_wide() {
-            // SAFETY: passed on.
-            unsafe { self.poll_loop::<false, true>(out, room) }
-        } else {
-            // SAFETY: passed on.
-            unsafe { self.poll_loop::<false, false>(out, room) }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`poll_into`](Self::poll_into).
-    #[inline(never)]
-    unsafe fn poll_loop<const V1: bool, const WIDE: bool>(
+    unsafe fn poll_some(
         &mut self,
+        first: Entry,
+        op_own: u8,
         out: *mut Completion,
         room: usize,
     ) -> usize {
-        let ring = self.ring.of_width::<WIDE>();
-        // The index stays in a register: the stores below could be to anything.
-        let mut ci = self.ci;
-        let mut taken = 0;
-        let mut to_drop = ring.count();
-        self.readers.begin();
-        while taken < room {
-            let op_own = ring.op_own(ci);
-            if !is_ours(op_own, ring.parity(ci)) {
-                break;
-            }
-            barrier::completion_is_read_after_its_owner_bit();
-            let cqe = ring.read(ci);
-            // SAFETY: below the array's length.
-            let place = unsafe { out.add(taken) };
-            // SAFETY: a visit has begun and ends after the loop; the place is the caller's.
-            let what = unsafe { self.take_entry::<V1>(ci, &cqe, op_own, place) };
-            ci = ci.wrapping_add(1);
-            if what == Taken::Completion {
-                taken += 1;
-            } else {
-                to_drop -= 1;
-                if to_drop == 0 {
-                    break;
-                }
-            }
+        let sends = op_own < RECEIVE_FIRST;
+        match (self.v1, self.ring.is_wide()) {
+            // SAFETY: passed on.
+            (true, false) if sends => unsafe {
+                self.poll_run::<true, false, true>(first, out, room)
+            },
+            // SAFETY: passed on.
+            (true, false) => unsafe { self.poll_run::<true, false, false>(first, out, room) },
+            // SAFETY: passed on.
+            (true, true) if sends => unsafe { self.poll_run::<true, true, true>(first, out, room) },
+            // SAFETY: passed on.
+            (true, true) => unsafe { self.poll_run::<true, true, false>(first, out, room) },
+            // SAFETY: passed on.
+            (false, _) => unsafe { self.poll_version_0(first, out, room) },
         }
-        self.readers.end();
-        self.ci = ci;
-        taken
     }
 
     /// # Safety
     ///
-    /// A visit has begun; the record is not used after its end. `out` is valid for a write.
+    /// As for [`poll_some`](Self::poll_some).
+    #[cold]
+    unsafe fn poll_version_0(&mut self, first: Entry, out: *mut Completion, room: usize) -> usize {
+        self.readers.begin::<false>();
+        if self.ring.is_wide() {
+            // SAFETY: passed on; a visit has begun.
+            unsafe { self.poll_rest::<false, true>(first, out, room, room) }
+        } else {
+            // SAFETY: as above.
+            unsafe { self.poll_rest::<false, false>(first, out, room, room) }
+        }
+    }
+
+    /// Takes entries of one kind, all sends or all receives, and plain ones: what a busy queue mostly has. It calls
+    /// nothing but, at last, the general loop, so all it works with stays in registers. Whatever it does not know it leaves
+    /// to that loop as it was.
+    ///
+    /// # Safety
+    ///
+    /// As for [`poll_some`](Self::poll_some).
+    #[inline(never)]
+    unsafe fn poll_run<const V1: bool, const WIDE: bool, const SENDS: bool>(
+        &mut self,
+        first: Entry,
+        out: *mut Completion,
+        room: usize,
+    ) -> usize {
+        let finders = self.readers.finders();
+        self.readers.begin::<V1>();
+        let parity = self.ring.parity(self.ci);
+        let run = self.ring.up_to_end(self.ci).min(room);
+        // SAFETY: at most the ring's end.
+        let end = unsafe { first.after::<WIDE>(run) };
+        let mut next = first;
+        let mut place = out;
+        let full = loop {
+            let op_own = next.op_own();
+            barrier::completion_is_read_after_its_owner_bit();
+            // SAFETY: a visit has begun; as many places are used as entries are taken.
+            let taken = unsafe { take_plain::<V1, SENDS>(finders, next, op_own, parity, place) };
+            if !taken {
+                break is_ours(op_own, parity);
+            }
+            // SAFETY: before the end.
+            next = unsafe { next.after::<WIDE>(1) };
+            // SAFETY: a place was used, so this is at most the array's end.
+            place = unsafe { place.add(1) };
+            if next == end {
+                break run != room;
+            }
+        };
+        // SAFETY: both between `first` and the ring's end.
+        let taken = unsafe { next.places_from::<WIDE>(first) };
+        self.ci = self.ci.wrapping_add(taken as u32);
+        if full {
+            // There may be more.
+            let next = self.ring.at(self.ci);
+            // SAFETY: passed on, for the rest of the array; the visit goes on.
+            return unsafe { self.poll_rest::<V1, WIDE>(next, place, room - taken, room) };
+        }
+        self.readers.end::<V1>();
+        taken
+    }
+
+    /// Takes entries of any kind, into `left` places at `out` of an array of `room`. Says how many places of the array are
+    /// used then.
+    ///
+    /// # Safety
+    ///
+    /// As for [`poll_into`](Self::poll_into); `first` is the next entry, and a visit has begun, which ends here.
+    #[inline(never)]
+    unsafe fn poll_rest<const V1: bool, const WIDE: bool>(
+        &mut self,
+        mut first: Entry,
+        mut out: *mut Completion,
+        mut left: usize,
+        room: usize,
+    ) -> usize {
+        let finders = self.readers.finders();
+        // At most a lap without filling the array: a device may write what is dropped as fast as it is read.
+        let mut lap = self.ring.count();
+        while left != 0 && lap != 0 {
+            let op_own = first.op_own();
+            let parity = self.ring.parity(self.ci);
+            // SAFETY: a visit has begun; a place is left.
+            match unsafe { self.take_entry::<V1>(finders, first, op_own, parity, out) } {
+                Taken::Completion => {
+                    // SAFETY: a place was used, so this is at most the array's end.
+                    out = unsafe { out.add(1) };
+                    left -= 1;
+                }
+                Taken::Nothing => lap -= 1,
+                Taken::Empty => break,
+            }
+            self.ci = self.ci.wrapping_add(1);
+            first = self.ring.at(self.ci);
+        }
+        self.readers.end::<V1>();
+        room - left
+    }
+
+    /// # Safety
+    ///
+    /// A visit has begun, during which `finders` are used. `out` is valid for a write.
     #[inline(always)]
     unsafe fn take_entry<const V1: bool>(
         &mut self,
-        ci: u32,
-        cqe: &Cqe64,
+        finders: Finders,
+        cqe: Entry,
         op_own: u8,
+        parity: u8,
         out: *mut Completion,
     ) -> Taken {
-        let completion = match op_own & !3 {
-            REQUEST => {
-                // SAFETY: passed on.
-                match unsafe { parse::complete_request::<V1>(&self.readers, cqe) } {
-                    Some(request) => request_completion(&request, cqe, WcStatus::SUCCESS),
-                    None => return self.drop_entry(),
-                }
-            }
-            RECEIVE_FIRST..=RECEIVE_LAST if op_own & FORMAT == 0 => {
-                // SAFETY: passed on.
-                match unsafe { parse::complete_receive::<V1>(&self.readers, cqe, None) } {
-                    Some(receive) => receive_completion(
-                        receive.wr_id,
-                        receive.queue.has_checksums(),
-                        cqe,
-                        op_own,
-                    ),
-                    None => return self.drop_entry(),
-                }
-            }
+        if !is_ours(op_own, parity) {
+            return Taken::Empty;
+        }
+        barrier::completion_is_read_after_its_owner_bit();
+        let kind = (op_own ^ parity) & !SOLICITED;
+        if kind == REQUEST {
             // SAFETY: passed on.
-            _ => return unsafe { self.take_seldom::<V1>(ci, cqe, out) },
-        };
-        // SAFETY: the caller's place.
-        unsafe { out.write(completion) };
-        Taken::Completion
+            return match unsafe { parse::complete_request::<V1>(finders, cqe) } {
+                Some(request) => {
+                    // SAFETY: the caller's place.
+                    unsafe { write_request(out, request.work, cqe, WcStatus::SUCCESS) };
+                    Taken::Completion
+                }
+                None => self.drop_entry(),
+            };
+        }
+        if is_plain_receive(kind) {
+            // SAFETY: passed on.
+            return match unsafe { parse::complete_receive::<V1>(finders, cqe, None) } {
+                Some(receive) => {
+                    // SAFETY: the caller's place.
+                    unsafe { write_receive(out, &receive, cqe, op_own) };
+                    Taken::Completion
+                }
+                None => self.drop_entry(),
+            };
+        }
+        // SAFETY: passed on.
+        unsafe { self.take_seldom::<V1>(cqe, op_own, out) }
     }
 
     #[cold]
     fn drop_entry(&mut self) -> Taken {
         self.dropped += 1;
-        Taken::Dropped
+        Taken::Nothing
     }
 
     /// Entries with data inside, errors, and what makes no completion.
@@ -173,39 +240,37 @@ impl CompletionQueue {
     #[inline(never)]
     unsafe fn take_seldom<const V1: bool>(
         &mut self,
-        ci: u32,
-        cqe: &Cqe64,
+        cqe: Entry,
+        op_own: u8,
         out: *mut Completion,
     ) -> Taken {
-        let completion = match cqe.opcode() {
-            CqeOpcode::REQ if cqe.format() != CqeFormat::COMPRESSED => {
-                let kind = parse::request_kind(cqe.send_opcode());
-                let length = kind.byte_len(cqe.byte_cnt.get());
-                let Some(data) = self.inline_data(ci, cqe, length) else {
+        let finders = self.readers.finders();
+        let compressed = cqe.get().format() == CqeFormat::COMPRESSED;
+        match CqeOpcode(op_own >> 4) {
+            CqeOpcode::REQ if !compressed => {
+                let kind = parse::request_kind(cqe.get().send_opcode());
+                let length = kind.byte_len(cqe.get().byte_cnt.get());
+                let Some(data) = self.inline_data(cqe, length) else {
                     return self.drop_entry();
                 };
                 // SAFETY: passed on.
-                match unsafe { parse::complete_read::<V1>(&self.readers, cqe, data) } {
-                    Some((request, status)) => request_completion(&request, cqe, status),
+                match unsafe { parse::complete_read::<V1>(finders, cqe, data) } {
+                    // SAFETY: the caller's place.
+                    Some((request, status)) => unsafe {
+                        write_request(out, request.work, cqe, status);
+                    },
                     None => return self.drop_entry(),
                 }
             }
-            opcode if opcode.is_responder() && cqe.format() != CqeFormat::COMPRESSED => {
-                let Some(data) = self.inline_data(ci, cqe, cqe.byte_cnt.get()) else {
+            opcode if opcode.is_responder() && !compressed => {
+                let length = cqe.get().byte_cnt.get();
+                let Some(data) = self.inline_data(cqe, length) else {
                     return self.drop_entry();
                 };
                 // SAFETY: passed on.
-                match unsafe { parse::complete_receive::<V1>(&self.readers, cqe, Some(data)) } {
-                    Some(receive) => {
-                        let mut completion = receive_completion(
-                            receive.wr_id,
-                            receive.queue.has_checksums(),
-                            cqe,
-                            cqe.op_own.into_bits(),
-                        );
-                        completion.status = receive.status.0;
-                        completion
-                    }
+                match unsafe { parse::complete_receive::<V1>(finders, cqe, Some(data)) } {
+                    // SAFETY: the caller's place.
+                    Some(receive) => unsafe { write_receive(out, &receive, cqe, op_own) },
                     None => return self.drop_entry(),
                 }
             }
@@ -213,32 +278,35 @@ impl CompletionQueue {
                 // SAFETY: passed on.
                 return unsafe { self.take_error::<V1>(cqe, out) };
             }
-            CqeOpcode::RESIZE_CQ => return Taken::Handled,
+            CqeOpcode::RESIZE_CQ => return Taken::Nothing,
             _ => return self.drop_entry(),
-        };
-        // SAFETY: the caller's place.
-        unsafe { out.write(completion) };
+        }
         Taken::Completion
     }
 
     /// # Safety
     ///
     /// As for [`take_entry`](Self::take_entry).
-    unsafe fn take_error<const V1: bool>(&mut self, cqe: &Cqe64, out: *mut Completion) -> Taken {
+    unsafe fn take_error<const V1: bool>(&mut self, cqe: Entry, out: *mut Completion) -> Taken {
         // SAFETY: passed on.
-        let Some(error) = (unsafe { self.complete_error::<V1>(cqe) }) else {
+        let Some(failed) = (unsafe { self.complete_error::<V1>(cqe) }) else {
             return self.drop_entry();
         };
-        let Some((wr_id, opcode)) = error else {
-            return Taken::Handled;
+        let Some(failed) = failed else {
+            return Taken::Nothing;
         };
-        let ecqe = cqe.as_error();
+        let error = cqe.get().as_error();
+        let opcode = if cqe.get().opcode() == CqeOpcode::REQ_ERR {
+            parse::request_opcode(parse::request_kind(cqe.get().send_opcode()), failed.work)
+        } else {
+            opcode::RECV
+        };
         let completion = Completion {
-            wr_id,
-            status: ecqe.syndrome.wc_status(),
+            wr_id: failed.wr_id,
+            status: error.syndrome.wc_status(),
             opcode,
-            vendor_err: ecqe.vendor_err_synd.into(),
-            qp_num: cqe.qpn(),
+            vendor_err: error.vendor_err_synd.into(),
+            qp_num: cqe.get().qpn(),
             ..Completion::default()
         };
         // SAFETY: the caller's place.
@@ -246,8 +314,8 @@ impl CompletionQueue {
         Taken::Completion
     }
 
-    /// What an error means for its queue: the work request's number and its opcode, or nothing inside if it was a
-    /// page fault that was repaired. `None`: no such queue.
+    /// What an error means for its queue, or nothing inside if it was a page fault that was repaired. `None`: no such
+    /// queue.
     ///
     /// # Safety
     ///
@@ -255,95 +323,149 @@ impl CompletionQueue {
     #[cold]
     pub(super) unsafe fn complete_error<const V1: bool>(
         &mut self,
-        cqe: &Cqe64,
-    ) -> Option<Option<(u64, u32)>> {
-        self.error_log.error_completion(&cqe.as_error());
-        if cqe.opcode() == CqeOpcode::REQ_ERR {
+        cqe: Entry,
+    ) -> Option<Option<Failed>> {
+        let finders = self.readers.finders();
+        self.error_log.error_completion(&cqe.get().as_error());
+        if cqe.get().opcode() == CqeOpcode::REQ_ERR {
             // SAFETY: passed on.
-            let request = unsafe { parse::complete_request::<V1>(&self.readers, cqe) }?;
-            let kind = parse::request_kind(cqe.send_opcode());
-            return Some(Some((
-                request.work.wr_id,
-                parse::request_opcode(kind, &request.work),
-            )));
+            let request = unsafe { parse::complete_request::<V1>(finders, cqe) }?;
+            return Some(Some(Failed {
+                wr_id: request.work.wr_id,
+                work: request.work,
+                cookie: request.queue.cookie(),
+            }));
         }
         // SAFETY: passed on.
-        if let Some(srq) = unsafe { parse::faulted_shared_queue::<V1>(&self.readers, cqe) } {
-            srq.repost_after_fault(cqe.wqe_counter.get().into());
+        if let Some(srq) = unsafe { parse::faulted_shared_queue::<V1>(finders, cqe) } {
+            srq.repost_after_fault(cqe.get().wqe_counter.get().into());
             return Some(None);
         }
         // SAFETY: passed on.
-        let receive = unsafe { parse::complete_receive::<V1>(&self.readers, cqe, None) }?;
-        Some(Some((receive.wr_id, opcode::RECV)))
+        let receive = unsafe { parse::complete_receive::<V1>(finders, cqe, None) }?;
+        Some(Some(Failed {
+            wr_id: receive.wr_id,
+            work: RawRecord::NONE,
+            cookie: receive.queue.cookie(),
+        }))
     }
 }
 
-/// `op_own` without solicited and owner bits, of a send completion with its data where they belong.
-const REQUEST: u8 = CqeOpcode::REQ.0 << 4;
-/// The same of receive completions: the first, and the last with any format.
+/// A work request that failed.
+pub(super) struct Failed {
+    pub(super) wr_id: u64,
+    /// What was posted, of a send.
+    pub(super) work: RawRecord,
+    pub(super) cookie: usize,
+}
+
+/// `op_own` with the owner bit as expected taken out, and without the solicited bit: of a send completion with its data
+/// where they belong.
+pub(super) const REQUEST: u8 = CqeOpcode::REQ.0 << 4;
+/// The same of receive completions: the first and the last.
 const RECEIVE_FIRST: u8 = CqeOpcode::RESP_WR_IMM.0 << 4;
-const RECEIVE_LAST: u8 = CqeOpcode::RESP_SEND_INV.0 << 4 | FORMAT;
+const RECEIVE_LAST: u8 = CqeOpcode::RESP_SEND_INV.0 << 4;
+/// The bit in `op_own` that says that the sender asked for an event.
+pub(super) const SOLICITED: u8 = 1 << 1;
 /// The format's bits in `op_own`.
 const FORMAT: u8 = 3 << 2;
 
+/// Whether `op_own`, with the expected owner bit taken out and without the solicited bit, is that of a receive whose data
+/// are where they belong.
 #[inline(always)]
-fn request_completion(request: &Request<'_>, cqe: &Cqe64, status: WcStatus) -> Completion {
-    let kind = parse::request_kind(cqe.send_opcode());
-    Completion {
-        wr_id: request.work.wr_id,
-        status: status.0,
-        opcode: parse::request_opcode(kind, &request.work),
-        vendor_err: 0,
-        byte_len: kind.byte_len(cqe.byte_cnt.get()),
-        imm_or_rkey: 0,
-        qp_num: cqe.qpn(),
-        src_qp: 0,
-        wc_flags: kind.flags.into(),
-        pkey_index: 0,
-        slid: 0,
-        sl: 0,
-        dlid_path_bits: 0,
-        reserved: [0; 2],
-    }
+pub(super) const fn is_plain_receive(kind: u8) -> bool {
+    // RECEIVE_FIRST to RECEIVE_LAST in steps of 16: rotated, the low bits stand above them all.
+    kind.wrapping_sub(RECEIVE_FIRST).rotate_right(4) <= (RECEIVE_LAST - RECEIVE_FIRST) >> 4
 }
 
+/// Takes an entry if it is ours, of the given direction and plain; else nothing has happened.
+///
+/// # Safety
+///
+/// A visit has begun, during which `finders` are used. `out` is valid for a write.
 #[inline(always)]
-fn receive_completion(wr_id: u64, checksums: bool, cqe: &Cqe64, op_own: u8) -> Completion {
-    let (opcode, flags, imm_or_rkey) = match CqeOpcode(op_own >> 4) {
-        // The bytes of immediate data stay as they are: libibverbs gives them in network order.
-        CqeOpcode::RESP_WR_IMM => (
-            opcode::RECV_RDMA_WITH_IMM,
-            flag::WITH_IMM,
-            cqe.imm_inval_pkey.get().to_be(),
-        ),
-        CqeOpcode::RESP_SEND_IMM => (
-            opcode::RECV,
-            flag::WITH_IMM,
-            cqe.imm_inval_pkey.get().to_be(),
-        ),
-        CqeOpcode::RESP_SEND_INV => (opcode::RECV, flag::WITH_INV, cqe.imm_inval_pkey.get()),
-        _ => (opcode::RECV, 0, 0),
-    };
-    let checksum = if checksums && cqe.is_ip_checksum_ok() {
-        flag::IP_CSUM_OK
+unsafe fn take_plain<const V1: bool, const SENDS: bool>(
+    finders: Finders,
+    cqe: Entry,
+    op_own: u8,
+    parity: u8,
+    out: *mut Completion,
+) -> bool {
+    // Owner bit, opcode and format in one comparison.
+    let kind = (op_own ^ parity) & !SOLICITED;
+    if SENDS {
+        if kind != REQUEST {
+            return false;
+        }
+        // SAFETY: passed on.
+        let Some(work) = (unsafe { parse::complete_plain_request::<V1>(finders, cqe) }) else {
+            return false;
+        };
+        // SAFETY: passed on.
+        unsafe { write_request(out, work, cqe, WcStatus::SUCCESS) };
     } else {
-        0
+        if !is_plain_receive(kind) {
+            return false;
+        }
+        // SAFETY: passed on.
+        let Some(receive) = (unsafe { parse::complete_receive::<V1>(finders, cqe, None) }) else {
+            return false;
+        };
+        // SAFETY: passed on.
+        unsafe { write_receive(out, &receive, cqe, op_own) };
+    }
+    true
+}
+
+/// # Safety
+///
+/// `out` is valid for a write.
+#[inline(always)]
+unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, status: WcStatus) {
+    let kind = parse::request_kind(cqe.get().send_opcode());
+    let completion = Completion {
+        wr_id: work.wr_id,
+        status: status.0,
+        opcode: parse::request_opcode(kind, work),
+        byte_len: kind.byte_len(cqe.get().byte_cnt.get()),
+        qp_num: cqe.get().qpn(),
+        wc_flags: kind.flags,
+        ..Completion::default()
     };
-    let grh = if cqe.has_grh() { flag::GRH } else { 0 };
-    Completion {
-        wr_id,
-        status: WcStatus::SUCCESS.0,
-        opcode,
+    // SAFETY: passed on.
+    unsafe { completion.write_words(out) };
+}
+
+/// # Safety
+///
+/// `out` is valid for a write.
+#[inline(always)]
+unsafe fn write_receive(out: *mut Completion, receive: &Receive<'_>, cqe: Entry, op_own: u8) {
+    let kind = parse::receive_kind(op_own);
+    let cqe = cqe.get();
+    let mut wc_flags = kind.flags;
+    if receive.checksums && cqe.is_ip_checksum_ok() {
+        wc_flags |= flag::IP_CSUM_OK;
+    }
+    if cqe.has_grh() {
+        wc_flags |= flag::GRH;
+    }
+    let completion = Completion {
+        wr_id: receive.wr_id,
+        status: receive.status.0,
+        opcode: kind.opcode,
         vendor_err: 0,
         byte_len: cqe.byte_cnt.get(),
-        imm_or_rkey,
+        imm_or_rkey: kind.imm_or_rkey(cqe.imm_inval_pkey.get()),
         qp_num: cqe.qpn(),
         src_qp: cqe.src_qp(),
-        wc_flags: flags | checksum | grh,
+        wc_flags,
         pkey_index: cqe.pkey_index(),
         slid: cqe.slid.get(),
         sl: cqe.sl(),
         dlid_path_bits: cqe.dlid_path_bits(),
         reserved: [0; 2],
-    }
+    };
+    // SAFETY: passed on.
+    unsafe { completion.write_words(out) };
 }

@@ -28,6 +28,7 @@ mod batch;
 mod clock;
 mod completion;
 mod dump;
+mod lazy;
 mod parse;
 mod ring;
 mod scatter;
@@ -36,16 +37,18 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use wqe_format::mlx5::{Cqe64, CqeFormat};
+use wqe_format::mlx5::CqeFormat;
 
 pub use arm::EventCount;
 pub use clock::{ClockBusy, ClockInfo, ClockPage};
 pub use completion::{Completion, flag as wc_flag, opcode as wc_opcode};
 pub use dump::ErrorLog;
+pub use lazy::NothingTaken;
 
 use arm::Doorbell;
+use lazy::Current;
 use parse::Readers;
-use ring::CqRing;
+use ring::{CqRing, Entry};
 use scatter::InlineData;
 
 use super::record::KeepAlive;
@@ -125,6 +128,8 @@ pub struct CompletionQueue {
     cqn: u32,
     events: EventCount,
     clock: Option<ClockPage>,
+    clock_info: ClockInfo,
+    current: Current,
     error_log: Arc<ErrorLog>,
     _memory: Option<KeepAlive>,
 }
@@ -177,6 +182,8 @@ impl CompletionQueue {
             cqn: parts.cqn,
             events: EventCount::default(),
             clock: parts.clock,
+            clock_info: ClockInfo::default(),
+            current: Current::nothing(ring.at(0)),
             error_log: parts.error_log,
             _memory: parts.memory,
         })
@@ -224,14 +231,19 @@ impl CompletionQueue {
     /// The base is the 64 bytes with the fields (32 bytes of data) or those before them (64), for sends as for
     /// receives. Debian's libmlx5 44 and 56 read a send's from elsewhere in 128-byte entries (fixed upstream by
     /// rdma-core 45184d2c8).
-    fn inline_data(&self, ci: u32, cqe: &Cqe64, length: u32) -> Option<InlineData> {
-        let room = parse::inline_room(cqe.format());
-        let at = match cqe.format() {
-            CqeFormat::INLINE_32 => self.ring.fields(ci),
-            CqeFormat::INLINE_64 => self.ring.lower_half(ci)?,
+    fn inline_data(&self, cqe: Entry, length: u32) -> Option<InlineData> {
+        let format = cqe.get().format();
+        let at = match format {
+            CqeFormat::INLINE_32 => cqe.at(),
+            // SAFETY: the fields are the upper half of the entry.
+            CqeFormat::INLINE_64 if self.ring.is_wide() => unsafe { cqe.at().sub(64) },
             _ => return None,
         };
-        Some(InlineData { at, room, length })
+        Some(InlineData {
+            at,
+            room: parse::inline_room(format),
+            length,
+        })
     }
 }
 

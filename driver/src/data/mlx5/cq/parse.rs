@@ -3,67 +3,64 @@
 //! Both ways of polling stand on these two functions: they find the queue, take the work request's number from its
 //! record, copy inline data, and give the work request's place back. Nothing here formats, allocates or panics.
 
-use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, Opcode};
+use wqe_format::mlx5::{CqeFormat, CqeOpcode, Opcode};
 use wqe_format::rxe::WcStatus;
 
-use super::super::record::{QueueRecord, ReceiveSide, WorkKind, WorkRecord};
+use super::super::record::{QueueRecord, RawRecord, ReceiveSide, WorkKind, WorkRecord};
 use super::super::srq::SrqShared;
-use super::super::table::Reader;
+use super::super::table::{Finder, Reader};
 use super::completion::{flag, opcode};
+use super::ring::Entry;
 use super::scatter::{self, InlineData};
 
 /// What a send opcode says about its completion.
 #[derive(Clone, Copy)]
 pub(super) struct RequestKind {
     /// `enum ibv_wc_opcode`.
-    pub(super) opcode: u8,
+    pub(super) opcode: u32,
     /// `enum ibv_wc_flags`.
-    pub(super) flags: u8,
-    /// Which bits of the byte count count, and what is set in its stead: a length that the entry has, 8, or none.
+    pub(super) flags: u32,
+    /// Which bits of the byte count count, and what is set besides: a length that the entry has, 8, or none.
     length_mask: u32,
-    length_fixed: u8,
+    length_fixed: u32,
     /// Whether the opcode is that of the posted work request, as its record has it.
     from_record: bool,
 }
 
 impl RequestKind {
-    const PLAIN: Self = Self {
-        opcode: opcode::SEND as u8,
-        flags: 0,
-        length_mask: 0,
-        length_fixed: 0,
-        from_record: false,
-    };
+    const PLAIN: Self = Self::of(opcode::SEND);
 
     const fn of(opcode: u32) -> Self {
         Self {
-            opcode: opcode as u8,
-            ..Self::PLAIN
+            opcode,
+            flags: 0,
+            length_mask: 0,
+            length_fixed: 0,
+            from_record: false,
         }
     }
 
     /// Bytes read from the peer, 0 for other operations.
     #[inline(always)]
     pub(super) const fn byte_len(&self, byte_count: u32) -> u32 {
-        byte_count & self.length_mask | self.length_fixed as u32
+        byte_count & self.length_mask | self.length_fixed
     }
 
     /// Whether the device may put what it read into the completion.
-    #[inline]
     pub(super) const fn reads(&self) -> bool {
-        self.length_mask != 0 || self.length_fixed != 0
+        self.length_mask | self.length_fixed != 0
     }
 }
 
 /// By send opcode (PRM; the numbers that libibverbs gives them: rdma-core providers/mlx5/cq.c `handle_good_req`).
-const REQUESTS: [RequestKind; 256] = {
+static REQUESTS: [RequestKind; 256] = {
     let mut table = [RequestKind::PLAIN; 256];
     table[Opcode::RDMA_WRITE.0 as usize] = RequestKind::of(opcode::RDMA_WRITE);
     table[Opcode::RDMA_WRITE_IMM.0 as usize] = RequestKind {
-        flags: flag::WITH_IMM as u8,
+        flags: flag::WITH_IMM,
         ..RequestKind::of(opcode::RDMA_WRITE)
     };
-    table[Opcode::SEND_IMM.0 as usize].flags = flag::WITH_IMM as u8;
+    table[Opcode::SEND_IMM.0 as usize].flags = flag::WITH_IMM;
     table[Opcode::RDMA_READ.0 as usize] = RequestKind {
         length_mask: u32::MAX,
         ..RequestKind::of(opcode::RDMA_READ)
@@ -90,32 +87,31 @@ const REQUESTS: [RequestKind; 256] = {
 
 /// What a send opcode says about its completion.
 #[inline(always)]
-pub(super) fn request_kind(send_opcode: Opcode) -> RequestKind {
-    REQUESTS[send_opcode.0 as usize]
+pub(super) fn request_kind(send_opcode: Opcode) -> &'static RequestKind {
+    &REQUESTS[send_opcode.0 as usize]
 }
 
 /// `enum ibv_wc_opcode` of a work request whose record says more than the completion.
 #[cold]
-fn opcode_of_record(kind: RequestKind, work: &WorkRecord) -> u32 {
+fn opcode_of_record(kind: &RequestKind, work: &WorkRecord) -> u32 {
     match work.kind {
         WorkKind::Raw => opcode::DRIVER2,
-        _ if !kind.from_record => kind.opcode.into(),
+        _ if !kind.from_record => kind.opcode,
         WorkKind::BindMw => opcode::BIND_MW,
         WorkKind::LocalInv => opcode::LOCAL_INV,
         WorkKind::Mkey => opcode::DRIVER1,
         WorkKind::Memcpy => opcode::DRIVER3,
-        // A cancelled work request completes as a NOP, but as what it was.
-        WorkKind::Plain => request_kind(Opcode(work.opcode)).opcode.into(),
+        WorkKind::Plain => kind.opcode,
     }
 }
 
 /// `enum ibv_wc_opcode` of a send completion.
 #[inline(always)]
-pub(super) fn request_opcode(kind: RequestKind, work: &WorkRecord) -> u32 {
-    if work.kind != WorkKind::Plain || kind.from_record {
-        return opcode_of_record(kind, work);
+pub(super) fn request_opcode(kind: &RequestKind, work: RawRecord) -> u32 {
+    if !work.is_plain() {
+        return opcode_of_record(kind, &work.decode());
     }
-    kind.opcode.into()
+    kind.opcode
 }
 
 /// Where the queues of a device are looked up.
@@ -129,29 +125,51 @@ pub(super) struct Readers {
 
 impl Readers {
     #[inline(always)]
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin<const V1: bool>(&mut self) {
         self.queues.begin();
-        if let Some(shared) = &mut self.shared {
+        if !V1 && let Some(shared) = &mut self.shared {
             shared.begin();
         }
     }
 
     #[inline(always)]
-    pub(super) fn end(&mut self) {
+    pub(super) fn end<const V1: bool>(&mut self) {
         self.queues.end();
-        if let Some(shared) = &mut self.shared {
+        if !V1 && let Some(shared) = &mut self.shared {
             shared.end();
         }
     }
 
+    /// What looks up during a visit.
+    #[inline(always)]
+    pub(super) fn finders(&self) -> Finders {
+        Finders {
+            queues: self.queues.finder(),
+            shared: self.shared.as_ref().map(Reader::finder),
+        }
+    }
+}
+
+/// Looks queues up during a visit of [`Readers`].
+#[derive(Clone, Copy)]
+pub(super) struct Finders {
+    queues: Finder,
+    shared: Option<Finder>,
+}
+
+impl Finders {
     /// The queue pair of a send completion.
     ///
     /// # Safety
     ///
-    /// Between [`begin`](Self::begin) and [`end`](Self::end), and the record is not used after that.
+    /// Between [`begin`](Readers::begin) and [`end`](Readers::end), and the record is not used after that.
     #[inline(always)]
-    unsafe fn requester<'a, const V1: bool>(&self, cqe: &Cqe64) -> Option<&'a QueueRecord> {
-        let number = if V1 { cqe.user_index() } else { cqe.qpn() };
+    unsafe fn requester<'a, const V1: bool>(self, cqe: Entry) -> Option<&'a QueueRecord> {
+        let number = if V1 {
+            cqe.get().user_index()
+        } else {
+            cqe.get().qpn()
+        };
         // SAFETY: passed on.
         unsafe { self.queues.find(number) }
     }
@@ -162,11 +180,10 @@ impl Readers {
     ///
     /// As for [`requester`](Self::requester).
     #[inline(always)]
-    unsafe fn responder<'a, const V1: bool>(&self, cqe: &Cqe64) -> Option<&'a QueueRecord> {
-        if !V1 && cqe.user_index() != 0 {
-            let shared = self.shared.as_ref()?;
+    unsafe fn responder<'a, const V1: bool>(self, cqe: Entry) -> Option<&'a QueueRecord> {
+        if !V1 && cqe.get().user_index() != 0 {
             // SAFETY: passed on.
-            return unsafe { shared.find(cqe.user_index()) };
+            return unsafe { self.shared?.find(cqe.get().user_index()) };
         }
         // SAFETY: passed on.
         unsafe { self.requester::<V1>(cqe) }
@@ -176,25 +193,45 @@ impl Readers {
 /// A send completion whose queue was found.
 pub(super) struct Request<'a> {
     pub(super) queue: &'a QueueRecord,
-    pub(super) work: WorkRecord,
+    pub(super) work: RawRecord,
 }
 
 /// Finds the work request of a send completion, and says that it and all before it are complete. `None`: no such queue.
 ///
 /// # Safety
 ///
-/// As for [`Readers::requester`]; the entry is the program's.
+/// As for [`Finders::requester`]; the entry is the program's.
 #[inline(always)]
 pub(super) unsafe fn complete_request<'a, const V1: bool>(
-    readers: &Readers,
-    cqe: &Cqe64,
+    finders: Finders,
+    cqe: Entry,
 ) -> Option<Request<'a>> {
     // SAFETY: passed on.
-    let queue = unsafe { readers.requester::<V1>(cqe) }?;
+    let queue = unsafe { finders.requester::<V1>(cqe) }?;
     let send = queue.send()?;
-    let work = send.record(cqe.wqe_counter.get().into());
-    send.complete(work.head);
+    let work = send.raw_record(u32::from(cqe.get().wqe_counter.get()));
+    send.complete(work.head());
     Some(Request { queue, work })
+}
+
+/// As [`complete_request`], if the record says that the work request was a plain one; else nothing has happened.
+///
+/// # Safety
+///
+/// As for [`complete_request`].
+#[inline(always)]
+pub(super) unsafe fn complete_plain_request<const V1: bool>(
+    finders: Finders,
+    cqe: Entry,
+) -> Option<RawRecord> {
+    // SAFETY: passed on.
+    let queue = unsafe { finders.requester::<V1>(cqe) }?;
+    let send = queue.send()?;
+    let work = send.raw_record(cqe.get().wqe_counter.get().into());
+    work.is_plain().then(|| {
+        send.complete(work.head());
+        work
+    })
 }
 
 /// As [`complete_request`], of a READ or atomic whose data are in the completion; says how the copy went.
@@ -204,23 +241,22 @@ pub(super) unsafe fn complete_request<'a, const V1: bool>(
 /// As for [`complete_request`] and [`scatter::to_send_queue`].
 #[cold]
 pub(super) unsafe fn complete_read<'a, const V1: bool>(
-    readers: &Readers,
-    cqe: &Cqe64,
+    finders: Finders,
+    cqe: Entry,
     data: InlineData,
 ) -> Option<(Request<'a>, WcStatus)> {
     // SAFETY: passed on.
-    let queue = unsafe { readers.requester::<V1>(cqe) }?;
+    let queue = unsafe { finders.requester::<V1>(cqe) }?;
     let send = queue.send()?;
-    let counter = u32::from(cqe.wqe_counter.get());
-    let work = send.record(counter);
+    let work = send.raw_record(u32::from(cqe.get().wqe_counter.get()));
     // A record that is not ahead of the tail is of an earlier lap: its buffers may be gone.
-    let status = if (work.head.wrapping_sub(send.tail()) as i32) <= 0 {
+    let status = if (work.head().wrapping_sub(send.tail()) as i32) <= 0 {
         WcStatus::GENERAL_ERR
     } else {
         // SAFETY: passed on; the work request is posted and not complete.
-        unsafe { scatter::to_send_queue(queue, send, counter, data) }
+        unsafe { scatter::to_send_queue(queue, send, u32::from(cqe.get().wqe_counter.get()), data) }
     };
-    send.complete(work.head);
+    send.complete(work.head());
     Some((Request { queue, work }, status))
 }
 
@@ -229,6 +265,8 @@ pub(super) struct Receive<'a> {
     pub(super) queue: &'a QueueRecord,
     pub(super) wr_id: u64,
     pub(super) status: WcStatus,
+    /// Whether its checksums count: of a queue pair with a receive queue of its own, as libmlx5 has it.
+    pub(super) checksums: bool,
 }
 
 /// Finds the work request of a receive completion, copies what the completion has of its data, and gives its place
@@ -236,17 +274,18 @@ pub(super) struct Receive<'a> {
 ///
 /// # Safety
 ///
-/// As for [`Readers::requester`] and, with data, [`scatter::to_receive_queue`].
+/// As for [`Finders::requester`] and, with data, [`scatter::to_receive_queue`].
 #[inline(always)]
 pub(super) unsafe fn complete_receive<'a, const V1: bool>(
-    readers: &Readers,
-    cqe: &Cqe64,
+    finders: Finders,
+    cqe: Entry,
     data: Option<InlineData>,
 ) -> Option<Receive<'a>> {
     // SAFETY: passed on.
-    let queue = unsafe { readers.responder::<V1>(cqe) }?;
-    let index = u32::from(cqe.wqe_counter.get());
+    let queue = unsafe { finders.responder::<V1>(cqe) }?;
+    let index = u32::from(cqe.get().wqe_counter.get());
     let mut status = WcStatus::SUCCESS;
+    let mut checksums = false;
     let wr_id = match queue.receive() {
         ReceiveSide::Own(recv) => {
             let wr_id = recv.wr_id(index);
@@ -255,6 +294,7 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
                 status = unsafe { scatter::to_receive_queue(recv, index, data) };
             }
             recv.complete_one();
+            checksums = queue.has_checksums();
             wr_id
         }
         ReceiveSide::Shared(srq) => {
@@ -272,7 +312,63 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
         queue,
         wr_id,
         status,
+        checksums,
     })
+}
+
+/// What a kind of receive says about its completion.
+#[derive(Clone, Copy)]
+pub(super) struct ReceiveKind {
+    /// `enum ibv_wc_opcode`.
+    pub(super) opcode: u32,
+    /// `enum ibv_wc_flags`.
+    pub(super) flags: u32,
+    /// All bits if the bytes of the immediate data count as they stand in memory (libibverbs gives them so).
+    raw_mask: u32,
+    /// All bits if they count as a number: the invalidated key.
+    number_mask: u32,
+}
+
+impl ReceiveKind {
+    const PLAIN: Self = Self {
+        opcode: opcode::RECV,
+        flags: 0,
+        raw_mask: 0,
+        number_mask: 0,
+    };
+
+    /// Immediate data or key, or 0.
+    #[inline(always)]
+    pub(super) const fn imm_or_rkey(&self, number: u32) -> u32 {
+        number.to_be() & self.raw_mask | number & self.number_mask
+    }
+}
+
+/// By [`CqeOpcode`].
+static RECEIVES: [ReceiveKind; 16] = {
+    let mut table = [ReceiveKind::PLAIN; 16];
+    let imm = ReceiveKind {
+        flags: flag::WITH_IMM,
+        raw_mask: u32::MAX,
+        ..ReceiveKind::PLAIN
+    };
+    table[CqeOpcode::RESP_WR_IMM.0 as usize] = ReceiveKind {
+        opcode: opcode::RECV_RDMA_WITH_IMM,
+        ..imm
+    };
+    table[CqeOpcode::RESP_SEND_IMM.0 as usize] = imm;
+    table[CqeOpcode::RESP_SEND_INV.0 as usize] = ReceiveKind {
+        flags: flag::WITH_INV,
+        number_mask: u32::MAX,
+        ..ReceiveKind::PLAIN
+    };
+    table
+};
+
+/// What a kind of receive says about its completion.
+#[inline(always)]
+pub(super) fn receive_kind(op_own: u8) -> &'static ReceiveKind {
+    &RECEIVES[usize::from(op_own >> 4)]
 }
 
 /// The shared receive queue whose entry met a page fault, if the error is one: the entry is posted again, and there is no
@@ -280,17 +376,17 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
 ///
 /// # Safety
 ///
-/// As for [`Readers::requester`].
+/// As for [`Finders::requester`].
 #[cold]
 pub(super) unsafe fn faulted_shared_queue<'a, const V1: bool>(
-    readers: &Readers,
-    cqe: &Cqe64,
+    finders: Finders,
+    cqe: Entry,
 ) -> Option<&'a SrqShared> {
-    if cqe.opcode() != CqeOpcode::RESP_ERR || !cqe.as_error().is_odp_page_fault() {
+    if cqe.get().opcode() != CqeOpcode::RESP_ERR || !cqe.get().as_error().is_odp_page_fault() {
         return None;
     }
     // SAFETY: passed on.
-    let queue = unsafe { readers.responder::<V1>(cqe) }?;
+    let queue = unsafe { finders.responder::<V1>(cqe) }?;
     match queue.receive() {
         ReceiveSide::Shared(srq) => Some(srq),
         _ => None,

@@ -21,8 +21,78 @@ pub(super) const NEVER_WRITTEN: u8 = 0xf0;
 /// Whether `op_own` marks an entry of ours where `parity` (0 or 1) is what the lap expects.
 #[inline(always)]
 pub(super) const fn is_ours(op_own: u8, parity: u8) -> bool {
-    // Two conditions in one comparison: the owner bit must equal the parity, and what is left must not be 0xf?.
-    (op_own ^ parity) & 1 == 0 && op_own < NEVER_WRITTEN
+    // Two conditions in one comparison: rotated, a wrong owner bit stands at the top, and below it 0xf is 0x78 and more.
+    (op_own ^ parity).rotate_right(1) < NEVER_WRITTEN >> 1
+}
+
+/// The 64 bytes of an entry that have its fields, where they stand.
+///
+/// The hot path reads single fields through it. A copy of the entry would go through the stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry(NonNull<Cqe64>);
+
+impl Entry {
+    /// # Safety
+    ///
+    /// `at` is aligned to 64 and readable for 64 bytes as long as this is used.
+    #[inline(always)]
+    pub(super) const unsafe fn new(at: NonNull<Cqe64>) -> Self {
+        Self(at)
+    }
+
+    /// The last byte: kind, format and owner. Read once, before everything else of the entry.
+    ///
+    /// Acquire: what the device wrote before this byte is seen by what is read after it (a plain load on x86-64, where
+    /// loads are not reordered).
+    #[inline(always)]
+    pub(super) fn op_own(self) -> u8 {
+        // SAFETY: the last of the 64 bytes.
+        let byte = unsafe { self.0.cast::<u8>().add(OP_OWN) };
+        // SAFETY: it is readable, and only accessed atomically while the device may write it.
+        unsafe { AtomicU8::from_ptr(byte.as_ptr()) }.load(Ordering::Acquire)
+    }
+
+    /// The fields, of an entry that is ours: the device does not write it. Only fields that are used are loaded.
+    #[inline(always)]
+    pub(super) fn get(self) -> Cqe64 {
+        // SAFETY: readable by `new`'s contract; any bytes are a `Cqe64`.
+        unsafe { self.0.read() }
+    }
+
+    /// Where it stands.
+    #[inline(always)]
+    pub(super) const fn at(self) -> NonNull<u8> {
+        self.0.cast()
+    }
+
+    /// The entry `count` places behind it.
+    ///
+    /// # Safety
+    ///
+    /// That is in the ring, or its end.
+    #[inline(always)]
+    pub(super) unsafe fn after<const WIDE: bool>(self, count: usize) -> Self {
+        // SAFETY: passed on.
+        Self(unsafe { self.0.add(count << WIDE as u32) })
+    }
+
+    /// Places from `first` to this.
+    ///
+    /// # Safety
+    ///
+    /// `first` is of the same ring and not behind this.
+    #[inline(always)]
+    pub(super) unsafe fn places_from<const WIDE: bool>(self, first: Self) -> usize {
+        // SAFETY: passed on; both are whole multiples of 64 bytes from the ring's start.
+        let distance = unsafe { self.0.offset_from_unsigned(first.0) };
+        distance >> WIDE as u32
+    }
+
+    /// Asks the processor to load it.
+    #[inline(always)]
+    pub(super) fn prefetch(self) {
+        super::prefetch(self.0.as_ptr().cast());
+    }
 }
 
 /// The buffer of a completion queue.
@@ -97,6 +167,12 @@ impl CqRing {
         (ci & self.count != 0) as u8
     }
 
+    /// Entries from `ci` to the ring's end.
+    #[inline(always)]
+    pub(super) const fn up_to_end(&self, ci: u32) -> usize {
+        (self.count - (ci & (self.count - 1))) as usize
+    }
+
     /// The first byte of entry `ci`.
     #[inline(always)]
     pub(super) fn entry(&self, ci: u32) -> NonNull<u8> {
@@ -113,55 +189,31 @@ impl CqRing {
         unsafe { self.entry(ci).add(self.entry_size() - FIELDS) }
     }
 
+    /// The fields of entry `ci`.
     #[inline(always)]
-    fn op_own_cell(&self, ci: u32) -> &AtomicU8 {
-        // SAFETY: byte 63 of the 64 bytes at `fields`.
-        let byte = unsafe { self.fields(ci).add(OP_OWN) };
-        // SAFETY: the ring outlives `self`; the byte is only accessed atomically or after the device handed the
-        // entry over; `u8` needs no alignment.
-        unsafe { AtomicU8::from_ptr(byte.as_ptr()) }
+    pub(super) fn at(&self, ci: u32) -> Entry {
+        // SAFETY: 64 bytes inside the ring, aligned to 64 as the ring is.
+        unsafe { Entry::new(self.fields(ci).cast()) }
     }
 
-    /// The last byte of entry `ci`, read once, before everything else of the entry.
-    ///
-    /// Acquire: what the device wrote before this byte is seen by what is read after it (a plain load on x86-64,
-    /// where loads are not reordered; AArch64's load-acquire orders the same device-coherent memory).
-    #[inline(always)]
+    /// The last byte of entry `ci`.
     pub(super) fn op_own(&self, ci: u32) -> u8 {
-        self.op_own_cell(ci).load(Ordering::Acquire)
+        self.at(ci).op_own()
     }
 
     /// Writes the last byte of entry `ci`.
-    #[inline(always)]
     pub(super) fn set_op_own(&self, ci: u32, op_own: u8) {
-        self.op_own_cell(ci).store(op_own, Ordering::Release);
+        // SAFETY: byte 63 of the 64 bytes at `fields`.
+        let byte = unsafe { self.fields(ci).add(OP_OWN) };
+        // SAFETY: the ring outlives `self`; the byte is only accessed atomically while the device may write it.
+        unsafe { AtomicU8::from_ptr(byte.as_ptr()) }.store(op_own, Ordering::Release);
     }
 
-    /// Whether entry `ci` is ours, and its last byte if so.
+    /// Entry `ci`, if it is ours.
     #[inline(always)]
-    pub(super) fn take_op_own(&self, ci: u32) -> Option<u8> {
-        let op_own = self.op_own(ci);
-        is_ours(op_own, self.parity(ci)).then_some(op_own)
-    }
-
-    /// The fields of entry `ci`, which is ours.
-    #[inline(always)]
-    pub(super) fn read(&self, ci: u32) -> Cqe64 {
-        // SAFETY: 64 bytes inside the ring, aligned to 64; any bytes are a `Cqe64`; the device does not write an
-        // entry that it has handed over.
-        unsafe { self.fields(ci).cast::<Cqe64>().read() }
-    }
-
-    /// The 64 bytes before the fields of entry `ci`, if the entry has them.
-    #[inline]
-    pub(super) fn lower_half(&self, ci: u32) -> Option<NonNull<u8>> {
-        self.is_wide().then(|| self.entry(ci))
-    }
-
-    /// Asks the processor to load the fields of entry `ci`, which is about to be looked at.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, ci: u32) {
-        crate::data::mlx5::cq::prefetch(self.fields(ci).as_ptr());
+    pub(super) fn ours(&self, ci: u32) -> Option<Entry> {
+        let entry = self.at(ci);
+        is_ours(entry.op_own(), self.parity(ci)).then_some(entry)
     }
 
     /// Copies entry `ci` of `self` to entry `to` of `other`, with the owner bit that `other` expects there.

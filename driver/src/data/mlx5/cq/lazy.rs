@@ -1,0 +1,474 @@
+//! Polling one by one, with fields on request: `ibv_start_poll`, `ibv_next_poll`, `ibv_end_poll`.
+//!
+//! Taking a completion finds its queue and the work request's number; everything else is read from the entry when it is
+//! asked for. The device gets the entries back at the end, so until then they stay as they are.
+
+use std::fmt;
+
+use wqe_format::mlx5::{Cqe64, CqeOpcode, Syndrome, tag_operation};
+use wqe_format::rxe::WcStatus;
+
+use super::super::record::RawRecord;
+use super::batch::{REQUEST, SOLICITED, is_plain_receive};
+use super::completion::{flag, opcode};
+use super::parse;
+use super::ring::{Entry, is_ours};
+use super::{ClockBusy, ClockInfo, CompletionQueue};
+use crate::sys::barrier;
+
+/// `app` of an entry about tag matching (rdma-core providers/mlx5/cq.c `MLX5_CQE_APP_TAG_MATCHING`).
+const TAG_MATCHING: u8 = 1;
+
+/// Why [`CompletionQueue::start_poll`] took nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NothingTaken {
+    /// There is no completion.
+    Empty,
+    /// See [`ClockBusy`]; the completion is still there.
+    ClockBusy,
+}
+
+impl fmt::Display for NothingTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("no completion"),
+            Self::ClockBusy => ClockBusy.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NothingTaken {}
+
+/// The completion that lazy polling stands on.
+#[derive(Clone, Copy)]
+pub(super) struct Current {
+    entry: Entry,
+    wr_id: u64,
+    status: u32,
+    /// Whether it is a receive whose checksums count.
+    checksums: bool,
+    /// What was posted, of a send.
+    work: RawRecord,
+    cookie: usize,
+}
+
+impl Current {
+    /// Stands on any entry; nothing was taken yet.
+    pub(super) const fn nothing(entry: Entry) -> Self {
+        Self {
+            entry,
+            wr_id: 0,
+            status: 0,
+            checksums: false,
+            work: RawRecord::NONE,
+            cookie: 0,
+        }
+    }
+}
+
+impl CompletionQueue {
+    /// Takes the first completion. With success, [`end_poll`](Self::end_poll) must follow before the next start.
+    ///
+    /// # Errors
+    ///
+    /// See [`NothingTaken`]; there is nothing to end then, and the device is told nothing.
+    #[inline]
+    pub fn start_poll(&mut self) -> Result<(), NothingTaken> {
+        if self.ring.ours(self.ci).is_none() {
+            return Err(NothingTaken::Empty);
+        }
+        if let Some(page) = self.clock {
+            // Before anything is taken: a busy clock leaves all as it was.
+            self.clock_info = page.read().map_err(|ClockBusy| NothingTaken::ClockBusy)?;
+        }
+        self.begin_visit();
+        if self.take_next() {
+            return Ok(());
+        }
+        // There were only entries that make no completion; the device has them back.
+        self.end_poll();
+        Err(NothingTaken::Empty)
+    }
+
+    /// Takes the next completion, if there is one; if not, the fields are still those of the last.
+    #[inline]
+    pub fn next_poll(&mut self) -> bool {
+        self.take_next()
+    }
+
+    /// Gives what was taken back to the device.
+    #[inline]
+    pub fn end_poll(&mut self) {
+        self.end_visit();
+        self.doorbell.publish(self.ci);
+    }
+
+    #[inline]
+    fn begin_visit(&mut self) {
+        if self.v1 {
+            self.readers.begin::<true>();
+        } else {
+            self.readers.begin::<false>();
+        }
+    }
+
+    #[inline]
+    fn end_visit(&mut self) {
+        if self.v1 {
+            self.readers.end::<true>();
+        } else {
+            self.readers.end::<false>();
+        }
+    }
+
+    /// Takes an entry that makes a completion, and drops at most a lap of others. A visit has begun.
+    #[inline]
+    fn take_next(&mut self) -> bool {
+        let entry = self.ring.at(self.ci);
+        let op_own = entry.op_own();
+        let parity = self.ring.parity(self.ci);
+        if !is_ours(op_own, parity) {
+            return false;
+        }
+        barrier::completion_is_read_after_its_owner_bit();
+        let kind = (op_own ^ parity) & !SOLICITED;
+        if self.v1 {
+            if kind == REQUEST {
+                // SAFETY: a visit has begun.
+                if let Some(request) =
+                    unsafe { parse::complete_request::<true>(self.readers.finders(), entry) }
+                {
+                    self.ci = self.ci.wrapping_add(1);
+                    self.current = Current {
+                        entry,
+                        wr_id: request.work.wr_id,
+                        status: WcStatus::SUCCESS.0,
+                        checksums: false,
+                        work: request.work,
+                        cookie: request.queue.cookie(),
+                    };
+                    return true;
+                }
+            } else if is_plain_receive(kind) {
+                // SAFETY: a visit has begun.
+                if let Some(receive) =
+                    unsafe { parse::complete_receive::<true>(self.readers.finders(), entry, None) }
+                {
+                    self.ci = self.ci.wrapping_add(1);
+                    self.current = Current {
+                        entry,
+                        wr_id: receive.wr_id,
+                        status: WcStatus::SUCCESS.0,
+                        checksums: receive.checksums,
+                        work: RawRecord::NONE,
+                        cookie: receive.queue.cookie(),
+                    };
+                    return true;
+                }
+            }
+            return self.take_any::<true>();
+        }
+        self.take_any::<false>()
+    }
+
+    #[cold]
+    fn take_any<const V1: bool>(&mut self) -> bool {
+        for _ in 0..self.ring.count() {
+            let Some(entry) = self.ring.ours(self.ci) else {
+                return false;
+            };
+            barrier::completion_is_read_after_its_owner_bit();
+            self.ci = self.ci.wrapping_add(1);
+            // SAFETY: a visit has begun.
+            match unsafe { self.take_one::<V1>(entry) } {
+                Some(current) => {
+                    self.current = current;
+                    return true;
+                }
+                None => continue,
+            }
+        }
+        false
+    }
+
+    /// What an entry is, or `None` if it makes no completion.
+    ///
+    /// # Safety
+    ///
+    /// A visit has begun; the entry is ours.
+    unsafe fn take_one<const V1: bool>(&mut self, entry: Entry) -> Option<Current> {
+        let finders = self.readers.finders();
+        let cqe = entry.get();
+        let kind = parse::request_kind(cqe.send_opcode());
+        let current = match cqe.opcode() {
+            // Data inside are looked for after reads and atomics only.
+            CqeOpcode::REQ if !kind.reads() || cqe.op_own.raw_format() == 0 => {
+                // SAFETY: passed on.
+                unsafe { parse::complete_request::<V1>(finders, entry) }
+                    .map(|request| (request, WcStatus::SUCCESS))
+                    .map(|(request, status)| Current {
+                        entry,
+                        wr_id: request.work.wr_id,
+                        status: status.0,
+                        checksums: false,
+                        work: request.work,
+                        cookie: request.queue.cookie(),
+                    })
+            }
+            CqeOpcode::REQ => {
+                let data = self.inline_data(entry, kind.byte_len(cqe.byte_cnt.get()));
+                data.and_then(|data| {
+                    // SAFETY: passed on.
+                    let (request, status) =
+                        unsafe { parse::complete_read::<V1>(finders, entry, data) }?;
+                    Some(Current {
+                        entry,
+                        wr_id: request.work.wr_id,
+                        status: status.0,
+                        checksums: false,
+                        work: request.work,
+                        cookie: request.queue.cookie(),
+                    })
+                })
+            }
+            opcode if opcode.is_responder() => {
+                let data = self.inline_data(entry, cqe.byte_cnt.get());
+                if data.is_none() && cqe.op_own.raw_format() != 0 {
+                    None
+                } else {
+                    // SAFETY: passed on.
+                    unsafe { parse::complete_receive::<V1>(finders, entry, data) }.map(|receive| {
+                        Current {
+                            entry,
+                            wr_id: receive.wr_id,
+                            status: receive.status.0,
+                            checksums: receive.checksums,
+                            work: RawRecord::NONE,
+                            cookie: receive.queue.cookie(),
+                        }
+                    })
+                }
+            }
+            CqeOpcode::REQ_ERR | CqeOpcode::RESP_ERR => {
+                // SAFETY: passed on.
+                match unsafe { self.complete_error::<V1>(entry) } {
+                    // A page fault that was repaired.
+                    Some(None) => return None,
+                    Some(Some(failed)) => Some(Current {
+                        entry,
+                        wr_id: failed.wr_id,
+                        status: cqe.as_error().syndrome.wc_status(),
+                        checksums: false,
+                        work: failed.work,
+                        cookie: failed.cookie,
+                    }),
+                    None => None,
+                }
+            }
+            CqeOpcode::RESIZE_CQ => return None,
+            _ => None,
+        };
+        if current.is_none() {
+            self.dropped += 1;
+        }
+        current
+    }
+
+    #[inline]
+    fn current(&self) -> Cqe64 {
+        self.current.entry.get()
+    }
+
+    /// The number that the work request was posted with.
+    #[inline]
+    pub fn wr_id(&self) -> u64 {
+        self.current.wr_id
+    }
+
+    /// How it ended: `enum ibv_wc_status`.
+    #[inline]
+    pub fn status(&self) -> u32 {
+        self.current.status
+    }
+
+    /// The [`cookie`](super::super::QueueRecord::cookie) of the queue that it is about.
+    #[inline]
+    pub fn cookie(&self) -> usize {
+        self.current.cookie
+    }
+
+    /// What completed: `enum ibv_wc_opcode`; of a failed receive, RECV.
+    #[inline]
+    pub fn read_opcode(&self) -> u32 {
+        let cqe = self.current();
+        match cqe.opcode() {
+            CqeOpcode::REQ | CqeOpcode::REQ_ERR => {
+                parse::request_opcode(parse::request_kind(cqe.send_opcode()), self.current.work)
+            }
+            CqeOpcode::RESP_WR_IMM => opcode::RECV_RDMA_WITH_IMM,
+            _ if cqe.app == TAG_MATCHING => tag_opcode(&cqe),
+            _ => opcode::RECV,
+        }
+    }
+
+    /// Bytes, as the entry says.
+    #[inline]
+    pub fn read_byte_len(&self) -> u32 {
+        self.current().byte_cnt.get()
+    }
+
+    /// The device's own number of an error.
+    #[inline]
+    pub fn read_vendor_err(&self) -> u32 {
+        self.current().as_error().vendor_err_synd.into()
+    }
+
+    /// Immediate data in network order as it stands in memory, or the invalidated key as a number
+    /// (`ibv_wc_read_imm_data`, `ibv_wc_read_invalidated_rkey`).
+    #[inline]
+    pub fn read_imm_or_rkey(&self) -> u32 {
+        let cqe = self.current();
+        let number = cqe.imm_inval_pkey.get();
+        if cqe.opcode() == CqeOpcode::RESP_SEND_INV {
+            number
+        } else {
+            number.to_be()
+        }
+    }
+
+    /// `enum ibv_wc_flags`.
+    #[inline]
+    pub fn read_wc_flags(&self) -> u32 {
+        let cqe = self.current();
+        let mut flags = match cqe.opcode() {
+            CqeOpcode::RESP_WR_IMM | CqeOpcode::RESP_SEND_IMM => flag::WITH_IMM,
+            CqeOpcode::RESP_SEND_INV => flag::WITH_INV,
+            _ => 0,
+        };
+        if self.current.checksums && cqe.is_ip_checksum_ok() {
+            flags |= flag::IP_CSUM_OK;
+        }
+        if cqe.has_grh() {
+            flags |= flag::GRH;
+        }
+        if cqe.app == TAG_MATCHING {
+            flags |= tag_flags(&cqe);
+        }
+        flags
+    }
+
+    /// Number of the local queue pair.
+    #[inline]
+    pub fn read_qp_num(&self) -> u32 {
+        self.current().qpn()
+    }
+
+    /// Number of the remote queue pair.
+    #[inline]
+    pub fn read_src_qp(&self) -> u32 {
+        self.current().src_qp()
+    }
+
+    /// Local identifier of the sender.
+    #[inline]
+    pub fn read_slid(&self) -> u32 {
+        self.current().slid.get().into()
+    }
+
+    /// Service level.
+    #[inline]
+    pub fn read_sl(&self) -> u8 {
+        self.current().sl()
+    }
+
+    /// Low bits of the destination's local identifier.
+    #[inline]
+    pub fn read_dlid_path_bits(&self) -> u8 {
+        self.current().dlid_path_bits()
+    }
+
+    /// When it completed, in the device's time.
+    #[inline]
+    pub fn read_completion_ts(&self) -> u64 {
+        self.current().timestamp.get()
+    }
+
+    /// When it completed, in ns of wall-clock time: by the kernel's clock page as it was when polling started, or as the
+    /// device says, where the queue was created without a page for a device that knows the time.
+    #[inline]
+    pub fn read_completion_wallclock_ns(&self) -> u64 {
+        let time = self.read_completion_ts();
+        if self.clock.is_some() {
+            self.clock_info.to_ns(time)
+        } else {
+            time
+        }
+    }
+
+    /// The clock page's contents when polling started.
+    pub fn clock_info(&self) -> ClockInfo {
+        self.clock_info
+    }
+
+    /// The VLAN tag that was taken off.
+    #[inline]
+    pub fn read_cvlan(&self) -> u16 {
+        self.current().vlan_info.get()
+    }
+
+    /// Tag of the flow rule that the packet met.
+    #[inline]
+    pub fn read_flow_tag(&self) -> u32 {
+        self.current().flow_tag()
+    }
+
+    /// Tag and private data of a tagged message (`struct ibv_wc_tm_info`): a header of {opcode, 3 bytes, data, tag} stands
+    /// at the entry's start (infiniband/tm_types.h `struct ibv_tmh`).
+    #[inline]
+    pub fn read_tm_info(&self) -> (u64, u32) {
+        let data = self.current().inline_32();
+        let private = u32::from_be_bytes([data[4], data[5], data[6], data[7]]);
+        let tag = [
+            data[8], data[9], data[10], data[11], data[12], data[13], data[14], data[15],
+        ];
+        (u64::from_be_bytes(tag), private)
+    }
+}
+
+/// `enum ibv_wc_opcode` of an entry about tags (rdma-core providers/mlx5/cq.c `mlx5_cq_read_wc_opcode`).
+#[cold]
+fn tag_opcode(cqe: &Cqe64) -> u32 {
+    if cqe.opcode() == CqeOpcode::NO_PACKET {
+        return match cqe.app_op {
+            tag_operation::REMOVE => opcode::TM_DEL,
+            tag_operation::APPEND => opcode::TM_ADD,
+            tag_operation::NOOP => opcode::TM_SYNC,
+            tag_operation::CONSUMED => opcode::TM_RECV,
+            _ => 0,
+        };
+    }
+    match cqe.app_op {
+        tag_operation::CONSUMED_MSG_SW_RNDV
+        | tag_operation::CONSUMED_MSG
+        | tag_operation::CONSUMED_SW_RNDV
+        | tag_operation::EXPECTED
+        | tag_operation::UNEXPECTED => opcode::TM_RECV,
+        tag_operation::NO_TAG => opcode::TM_NO_TAG,
+        _ => opcode::RECV,
+    }
+}
+
+/// `enum ibv_wc_flags` of an entry about tags (`mlx5_cq_read_wc_flags`).
+#[cold]
+fn tag_flags(cqe: &Cqe64) -> u32 {
+    match cqe.app_op {
+        tag_operation::CONSUMED_MSG_SW_RNDV
+        | tag_operation::CONSUMED_MSG
+        | tag_operation::MSG_COMPLETION_CANCELED => flag::TM_MATCH | flag::TM_DATA_VALID,
+        tag_operation::CONSUMED_SW_RNDV | tag_operation::CONSUMED => flag::TM_MATCH,
+        tag_operation::EXPECTED => flag::TM_DATA_VALID,
+        _ => 0,
+    }
+}
+
+const _: () = assert!(Syndrome::WC_SUCCESS == WcStatus::SUCCESS.0);
