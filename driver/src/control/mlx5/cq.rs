@@ -54,7 +54,6 @@ pub struct CqObject {
     handle: Cq,
     number: u32,
     entry_size: u32,
-    allocator: Option<Arc<dyn Allocator>>,
     /// The data path's queue has it too; the kernel's has it as long as it lives.
     memory: Arc<Memory>,
     destroyed: bool,
@@ -183,7 +182,6 @@ impl Mlx5Context {
             handle: created.handle,
             number: created.udata.cqn,
             entry_size,
-            allocator: asked.allocator.clone(),
             memory,
             destroyed: false,
         };
@@ -215,6 +213,11 @@ impl CqObject {
     /// The device's number.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Bytes of an entry.
+    pub fn entry_size(&self) -> u32 {
+        self.entry_size
     }
 
     /// The context.

@@ -167,7 +167,6 @@ pub struct QpObject {
     pub(super) transport: Transport,
     pub(super) cap: QpCap,
     pub(super) state: QpState,
-    pub(super) out_of_order: bool,
     pub(super) ece: Ece,
     answer: CreateQpResp,
     /// Keeps the memory of the queues until the kernel has destroyed it.
@@ -389,7 +388,6 @@ impl Mlx5Context {
             transport: asked.transport,
             cap: geometry::granted(&asked.cap, &plan.send, &plan.receive),
             state: QpState::RESET,
-            out_of_order: asked.out_of_order,
             ece: Ece {
                 get: created.udata.ece_options,
                 set: 0,
