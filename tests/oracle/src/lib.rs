@@ -5,6 +5,7 @@
 
 #![cfg(target_arch = "x86_64")]
 
+pub mod bench;
 pub mod c;
 pub mod call;
 pub mod campaign;

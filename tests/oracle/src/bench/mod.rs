@@ -1,0 +1,6 @@
+//! What a call costs: nanoseconds as the minimum of many interleaved regions, instructions by single step.
+
+pub mod c;
+pub mod case;
+pub mod clock;
+pub mod measure;
