@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use fake_kernel::{Config, FakeKernel};
+use fake_kernel::{Config, FakeKernel, Family};
 
 use crate::c::device::CDevice;
 use crate::c::library::{Library, mapped_release};
@@ -44,7 +44,12 @@ struct Compare {
 
 /// The kernel that is played.
 pub fn kernel() -> Config {
-    Config::default()
+    Config {
+        family: Family::Mlx5,
+        // One for libmlx5, one for our plug-in.
+        devices: 2,
+        ..Config::default()
+    }
 }
 
 /// Does what the arguments say; the process's exit code.
@@ -52,13 +57,13 @@ pub fn kernel() -> Config {
 /// # Errors
 ///
 /// Something that is needed is missing.
-pub fn run(arguments: &Arguments, _kernel: &'static FakeKernel) -> Result<u8> {
+pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
     match &arguments.word {
-        Word::Compare(arguments) => compare(arguments),
+        Word::Compare(arguments) => compare(arguments, kernel),
     }
 }
 
-fn compare(arguments: &Compare) -> Result<u8> {
+fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
     let library = Library::load(&["libmlx5.so.1"])?;
     let release = mapped_release("libmlx5")?;
     println!(
@@ -70,7 +75,7 @@ fn compare(arguments: &Compare) -> Result<u8> {
     let official = CMaker {
         name: "libmlx5",
         device,
-        places: Places::libmlx5()?,
+        places: Places::new(kernel.hca(0)),
     };
     let subjects: Vec<&dyn Maker> = vec![&official];
     let plan = Plan {
@@ -106,7 +111,15 @@ fn print(report: &Report) {
             }
         }
     }
-    for missing in report.coverage.missing().iter().take(20) {
-        println!("never: {missing}");
+    let missing = report.coverage.missing();
+    for cell in missing.iter().take(10) {
+        println!("never: {cell}");
+    }
+    if missing.len() > 10 {
+        println!(
+            "never: {} more of {}",
+            missing.len() - 10,
+            report.coverage.len()
+        );
     }
 }

@@ -87,6 +87,9 @@ impl Coverage {
         header.push("wraps".to_owned());
         table.set_header(header);
         for service in Service::ALL {
+            if !self.cells.iter().any(|cell| cell.service == service) {
+                continue;
+            }
             for opcode in service.opcodes() {
                 let row = |wanted: &dyn Fn(&Cell) -> bool| {
                     let mut hit = 0;

@@ -82,6 +82,7 @@ impl<'a> Generator<'a> {
     fn can(&self, cell: &Cell) -> bool {
         let sge = self.spec.send_sge;
         let fits = match cell.shape {
+            Shape::Hole if cell.wraps => sge >= 5,
             Shape::Two | Shape::Hole | Shape::InlineList => sge >= 2,
             Shape::Several => sge >= 4,
             Shape::Full => !cell.wraps || sge >= 4,
@@ -138,18 +139,15 @@ impl<'a> Generator<'a> {
             let start = place.ring - self.rng.random_range(1..size.min(place.ring));
             let mut gap = (start + place.ring - place.position % place.ring) % place.ring;
             while gap > 0 && place.free > 1 && made.post.wrs.len() < 24 {
-                let filler = self.filler(cell.api);
-                let size = blocks(self.spec.service, &filler);
-                if size > gap {
-                    break;
-                }
-                made.shapes.push(if filler.pieces.is_empty() {
-                    Shape::Empty
-                } else {
-                    Shape::One
-                });
-                made.post.wrs.push(filler);
-                gap -= size;
+                let mut other = self.wanted(coverage);
+                other.api = cell.api;
+                let (wr, shape) = match self.wr(&other) {
+                    wr if blocks(self.spec.service, &wr) <= gap => (wr, other.shape),
+                    _ => self.filler(cell.api),
+                };
+                gap -= blocks(self.spec.service, &wr);
+                made.shapes.push(shape);
+                made.post.wrs.push(wr);
                 place.free -= 1;
             }
             if gap > 0 {
@@ -188,12 +186,7 @@ impl<'a> Generator<'a> {
 
     /// A call with one small work request, if there is room.
     pub fn plain(&mut self, place: Place) -> Option<Made> {
-        let wr = self.filler(Api::Chain);
-        let shape = if wr.pieces.is_empty() {
-            Shape::Empty
-        } else {
-            Shape::One
-        };
+        let (wr, shape) = self.filler(Api::Chain);
         (place.free > 0).then(|| Made {
             post: Post {
                 api: Api::Chain,
@@ -227,7 +220,7 @@ impl<'a> Generator<'a> {
             let wr = self.wr(&cell);
             wrs.push(wr);
         }
-        let mut bad = self.filler(api);
+        let (mut bad, shape) = self.filler(api);
         let mistake = match kind {
             1 => {
                 let pieces = self.spec.send_sge as usize + 64;
@@ -247,14 +240,15 @@ impl<'a> Generator<'a> {
             _ => {
                 // One more than fits.
                 while wrs.len() < place.free as usize {
-                    wrs.push(self.filler(api));
-                    shapes.push(Shape::Empty);
+                    let (wr, shape) = self.filler(api);
+                    wrs.push(wr);
+                    shapes.push(shape);
                 }
                 "refused: overflow"
             }
         };
         wrs.push(bad);
-        shapes.push(Shape::Empty);
+        shapes.push(shape);
         Made {
             post: Post {
                 api,
@@ -267,22 +261,24 @@ impl<'a> Generator<'a> {
     }
 
     /// A work request of one block.
-    pub fn filler(&mut self, api: Api) -> Wr {
+    pub fn filler(&mut self, api: Api) -> (Wr, Shape) {
         let mut set = 0;
         for flag in [flags::SIGNALED, flags::SOLICITED] {
             set |= if self.rng.random() { flag } else { 0 };
         }
-        self.wr(&Cell {
+        let shape = match self.spec.service {
+            Service::Raw => Shape::One,
+            _ => Shape::Empty,
+        };
+        let wr = self.wr(&Cell {
             service: self.spec.service,
             api,
             opcode: Opcode::Send,
             flags: set,
-            shape: match self.spec.service {
-                Service::Raw => Shape::One,
-                _ => Shape::Empty,
-            },
+            shape,
             wraps: false,
-        })
+        });
+        (wr, shape)
     }
 
     fn piece(&mut self) -> Piece {
@@ -405,7 +401,7 @@ impl<'a> Generator<'a> {
             len: if unbinds {
                 0
             } else {
-                self.rng.random_range(1..1 << 40)
+                self.rng.random_range(1..=1 << 31)
             },
             // REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, ZERO_BASED
             access: self.rng.random::<u32>() & (0b1110 | 1 << 5),

@@ -76,7 +76,8 @@ pub fn run(
     subject.restart()?;
     let memory = subject.memory();
     let blocks = (memory.ring.len() / BLOCK) as u32;
-    let half = memory.register.len() / 2;
+    // Halves have 256 bytes (half of `bf_reg_size`).
+    let half = 256;
     let mut first_half = None;
     let mut pass = Pass::default();
     for (number, step) in script.steps.iter().enumerate() {
@@ -149,7 +150,7 @@ pub fn run(
         if let (Step::Post(posting), Left::Posted(posted)) = (step, left) {
             for (start, _) in &posting.wqes {
                 let at = posted.bytes.start + (start - posting.start) as usize * BLOCK;
-                take_off_number(&mut pass.bytes[at..at + BLOCK], memory.qpn);
+                take_off_number(&mut pass.bytes[at..posted.bytes.end], memory.qpn);
             }
             if let Some((_, range)) = &posted.register {
                 take_off_number(&mut pass.bytes[range.clone()], memory.qpn);
@@ -159,9 +160,14 @@ pub fn run(
     Ok(pass)
 }
 
-/// In the control segment bytes 4 to 6 are the queue pair's number. Where it is another one, it stays and shows.
+/// In the control segment bytes 4 to 6 are the queue pair's number; in the key context of a window of type 2 (a UMR whose
+/// second block begins with it) bytes 4 to 6 too. Where it is another one, it stays and shows.
 fn take_off_number(wqe: &mut [u8], qpn: u32) {
-    if wqe[4..7] == qpn.to_be_bytes()[1..] {
-        wqe[4..7].copy_from_slice(b"QPN");
+    let number = &qpn.to_be_bytes()[1..];
+    let is_umr = wqe[3] == 0x25;
+    for at in [4, BLOCK + 4] {
+        if (at < BLOCK || is_umr) && wqe.get(at..at + 3) == Some(number) {
+            wqe[at..at + 3].copy_from_slice(b"QPN");
+        }
     }
 }

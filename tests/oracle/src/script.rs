@@ -55,13 +55,14 @@ fn note_list(coverage: &mut Coverage, len: usize) {
     });
 }
 
-/// Makes a run of about `wqes` WQEs on a queue pair with a ring of `ring` blocks.
+/// Makes a run of about `wqes` WQEs, and of `least` blocks at least, on a queue pair with a ring of `ring` blocks.
 pub fn script(
     rng: &mut StdRng,
     arena: &Arena,
     spec: QpSpec,
     ring: u32,
     wqes: u64,
+    least: u32,
     coverage: &mut Coverage,
 ) -> Script {
     let mut generator = Generator::new(rng, arena, spec);
@@ -79,7 +80,7 @@ pub fn script(
             ring,
             free: spec.send_wr - outstanding,
         };
-        let ends = script.wqes >= wqes;
+        let ends = script.wqes >= wqes && position >= least;
         // The last one leaves no fence to be remembered over a restart.
         let made = if ends {
             generator.plain(place)

@@ -158,8 +158,8 @@ impl Cell {
         let data = match self.shape {
             Shape::Empty | Shape::Holes | Shape::InlineNothing => 0,
             Shape::One => 1,
-            Shape::Two | Shape::Hole => 2,
-            Shape::Several | Shape::Full => 4,
+            Shape::Two => 2,
+            Shape::Several | Shape::Full | Shape::Hole => 4,
             Shape::Inline | Shape::InlineList | Shape::InlineFull => 4,
         };
         fixed + data > 4

@@ -16,12 +16,23 @@ pub struct SendMemory {
     pub ring: Shared,
     /// The doorbell record: receive word, send word.
     pub record: Shared,
-    /// The BlueFlame register: both halves.
+    /// The page's BlueFlame registers: two, of two halves each.
     pub register: Shared,
     /// The number in control segments.
     pub qpn: u32,
     /// The number in completions.
     pub user_index: u32,
+}
+
+/// Memory of a receive queue.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvMemory {
+    /// The ring.
+    pub ring: Shared,
+    /// Bytes of an entry.
+    pub entry: usize,
+    /// The doorbell record: the receive word is its first.
+    pub record: Shared,
 }
 
 /// A work completion in plain fields. Fields that the status or opcode leaves undefined are as the caller put them.

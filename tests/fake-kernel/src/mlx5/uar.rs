@@ -56,6 +56,11 @@ impl UarPage {
         Ok(Self { page_id, start })
     }
 
+    /// Where this side's mapping is; the program's own is another one of the same page of the same file.
+    pub fn address(&self) -> usize {
+        self.start.as_ptr().expose_provenance()
+    }
+
     /// The eight bytes at `offset` of the page, as they lie in memory.
     ///
     /// # Panics

@@ -94,7 +94,7 @@ impl<'a> CTimed<'a> {
     /// # Errors
     ///
     /// As the calls.
-    pub fn new(name: &'static str, device: &'a CDevice, places: Places) -> Result<Self> {
+    pub fn new(name: &'static str, device: &'a CDevice, places: &Places) -> Result<Self> {
         let mut lanes = Vec::new();
         // Legacy, extended, extended for one thread; all standard fields of a completion can be read.
         for kind in 0..3 {
@@ -102,13 +102,13 @@ impl<'a> CTimed<'a> {
                 0 => device.cq(1023)?,
                 _ => device.cq_ex(1023, 0x7f, kind == 2)?.into(),
             };
-            let (qp, spec) = device.qp(&SPEC, cq, Object::NONE)?;
+            let (qp, _) = device.qp(&SPEC, cq, Object::NONE)?;
             device.restart(qp, Service::Rc)?;
             lanes.push(Lane {
                 qp,
                 extended: device.qp_ex(qp),
                 cq,
-                memory: places.send(qp, &spec)?,
+                memory: places.send(qp)?,
                 writer: places.cq(cq)?,
                 sent: 0,
                 send_done: 0,

@@ -1,129 +1,117 @@
-//! Where a provider put a queue's memory.
+//! Where a provider put a queue's memory: what it told the kernel when it made the queue.
 
-use std::ffi::{c_int, c_void};
+use std::fs;
 use std::ptr::{self, NonNull};
 
 use anyhow::{Context as _, Result, bail};
+use fake_kernel::hca::Hca;
 use oxverbs_ffi::abi::objects::{ibv_cq, ibv_qp};
 
-use super::device::{Object, QpSpec};
-use super::library;
+use super::device::Object;
 use crate::ring::{CqWriter, Shared};
-use crate::subject::SendMemory;
+use crate::subject::{RecvMemory, SendMemory};
 
-/// `struct mlx5dv_qp` (`infiniband/mlx5dv.h`) as far as it is used.
-#[repr(C)]
-#[derive(Debug)]
-struct DvQp {
-    dbrec: *mut u32,
-    sq_buf: *mut u8,
-    sq_wqe_cnt: u32,
-    sq_stride: u32,
-    rq_buf: *mut u8,
-    rq_wqe_cnt: u32,
-    rq_stride: u32,
-    bf_reg: *mut u8,
-    bf_size: u32,
-    comp_mask: u64,
-    rest: [u64; 16],
+/// The device's side of one device.
+#[derive(Clone, Debug)]
+pub struct Places {
+    hca: Hca,
 }
 
-/// `struct mlx5dv_cq`.
-#[repr(C)]
-#[derive(Debug)]
-struct DvCq {
-    buf: *mut u8,
-    dbrec: *mut u32,
-    cqe_cnt: u32,
-    cqe_size: u32,
-    cq_uar: *mut u8,
-    cqn: u32,
-    comp_mask: u64,
-    rest: [u64; 4],
+/// BlueFlame registers of a page: two of 512 bytes from there on (`MLX5_BF_OFFSET`).
+const REGISTERS: usize = 0x800;
+/// Bytes of both.
+const REGISTERS_LEN: usize = 0x400;
+
+/// Memory at an address that the program gave the kernel.
+fn shared(address: u64, len: usize) -> Result<Shared> {
+    let start = ptr::with_exposed_provenance_mut(address as usize);
+    let start = NonNull::new(start).context("no memory")?;
+    // SAFETY: the fake kernel checked the range when the program gave it, and it stays while the queue lives.
+    Ok(unsafe { Shared::new(start, len) })
 }
 
-/// `struct mlx5dv_obj`: pairs of the object and the answer.
-#[repr(C)]
-#[derive(Debug)]
-struct DvObj {
-    qp: [*mut c_void; 2],
-    cq: [*mut c_void; 2],
-    rest: [*mut c_void; 12],
+/// The program's mapping of a page of which `ours` is another mapping.
+fn other_mapping(ours: usize) -> Result<usize> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let mut lines = Vec::new();
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(range), Some(_), Some(offset), Some(_), Some(inode)) = (
+            words.next(),
+            words.next(),
+            words.next(),
+            words.next(),
+            words.next(),
+        ) else {
+            continue;
+        };
+        if inode == "0" {
+            continue;
+        }
+        let (start, end) = range.split_once('-').context("a range")?;
+        let start = usize::from_str_radix(start, 16)?;
+        let end = usize::from_str_radix(end, 16)?;
+        let offset = usize::from_str_radix(offset, 16)?;
+        lines.push((start, end, offset, inode));
+    }
+    let Some(&(start, _, offset, inode)) = lines
+        .iter()
+        .find(|(start, end, ..)| (*start..*end).contains(&ours))
+    else {
+        bail!("{ours:x} is not mapped");
+    };
+    // Neighbouring mappings of neighbouring pages are one line.
+    let page = offset + (ours - start);
+    lines
+        .iter()
+        .filter(|line| line.3 == inode)
+        .filter(|(start, end, offset, _)| (*offset..offset + (end - start)).contains(&page))
+        .map(|(start, _, offset, _)| start + (page - offset))
+        .find(|address| *address != ours)
+        .context("the program has not mapped its doorbell page")
 }
-
-/// `MLX5DV_OBJ_QP`, `MLX5DV_OBJ_CQ`
-const QP: u64 = 1;
-const CQ: u64 = 1 << 1;
-
-type InitObj = unsafe extern "C" fn(*mut DvObj, u64) -> c_int;
-
-/// Ways to know.
-#[derive(Clone, Copy, Debug)]
-pub enum Places {
-    /// `mlx5dv_init_obj`, which libmlx5 answers about its own objects.
-    Libmlx5(InitObjPointer),
-}
-
-/// The function.
-#[derive(Clone, Copy, Debug)]
-pub struct InitObjPointer(InitObj);
 
 impl Places {
-    /// For objects of libmlx5.
-    ///
-    /// # Errors
-    ///
-    /// It is not loaded.
-    pub fn libmlx5() -> Result<Self> {
-        let handle = library::load("libmlx5.so.1")?;
-        let function = library::symbol(handle, c"mlx5dv_init_obj")?;
-        // SAFETY: the function's type in `infiniband/mlx5dv.h`.
-        let function = unsafe { std::mem::transmute::<*mut c_void, InitObj>(function) };
-        Ok(Self::Libmlx5(InitObjPointer(function)))
+    /// On a device.
+    pub fn new(hca: Hca) -> Self {
+        Self { hca }
     }
 
     /// The send side of a queue pair.
     ///
     /// # Errors
     ///
-    /// The provider says no.
-    pub fn send(&self, qp: Object<ibv_qp>, _spec: &QpSpec) -> Result<SendMemory> {
-        let Self::Libmlx5(InitObjPointer(init)) = self;
-        // SAFETY: zero bytes are a value of it.
-        let mut answer: DvQp = unsafe { std::mem::zeroed() };
-        let mut object = DvObj {
-            qp: [qp.pointer().cast(), (&raw mut answer).cast()],
-            cq: [ptr::null_mut(); 2],
-            rest: [ptr::null_mut(); 12],
-        };
-        // SAFETY: a queue pair of libmlx5 and room for more than its answer.
-        let errno = unsafe { init(&raw mut object, QP) };
-        if errno != 0 {
-            bail!("mlx5dv_init_obj: {errno}");
-        }
+    /// The kernel does not know it.
+    pub fn send(&self, qp: Object<ibv_qp>) -> Result<SendMemory> {
         // SAFETY: a live queue pair.
         let qpn = unsafe { (*qp.pointer()).qp_num };
-        let ring = NonNull::new(answer.sq_buf).context("no send ring")?;
-        let record = NonNull::new(answer.dbrec.cast()).context("no doorbell record")?;
-        let register = NonNull::new(answer.bf_reg).context("no register")?;
-        // Alternates between two halves; registers are aligned to both, in a page of registers of 512 bytes.
-        let half = if answer.bf_size == 0 {
-            256
-        } else {
-            answer.bf_size as usize
-        };
-        let register = register.as_ptr().map_addr(|at| at & !(2 * half - 1));
-        let register = NonNull::new(register).context("no register")?;
-        let bytes = answer.sq_wqe_cnt as usize * answer.sq_stride as usize;
+        let qp = self.hca.qp(qpn).context("no such queue pair")?;
+        let ring = qp.send.context("no send ring")?;
+        let uar = qp.uar.as_ref().context("no doorbell page")?;
+        let page = other_mapping(uar.address())?;
         Ok(SendMemory {
-            // SAFETY: the provider's ring, mapped while the queue pair lives.
-            ring: unsafe { Shared::new(ring, bytes) },
-            // SAFETY: the provider's doorbell record: two words.
-            record: unsafe { Shared::new(record, 8) },
-            // SAFETY: the provider's register page.
-            register: unsafe { Shared::new(register, 2 * half) },
+            ring: shared(ring.address, ring.len())?,
+            record: shared(qp.dbrec, 8)?,
+            register: shared((page + REGISTERS) as u64, REGISTERS_LEN)?,
             qpn,
-            user_index: 0,
+            user_index: qp.uidx,
+        })
+    }
+
+    /// The receive side of a queue pair.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not know it, or it has none.
+    pub fn recv(&self, qp: Object<ibv_qp>) -> Result<RecvMemory> {
+        // SAFETY: a live queue pair.
+        let qpn = unsafe { (*qp.pointer()).qp_num };
+        let qp = self.hca.qp(qpn).context("no such queue pair")?;
+        let ring = qp.recv.context("no receive ring")?;
+        Ok(RecvMemory {
+            ring: shared(ring.address, ring.len())?,
+            entry: 1 << ring.shift,
+            record: shared(qp.dbrec, 8)?,
         })
     }
 
@@ -131,25 +119,21 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// The provider says no.
+    /// The kernel does not know it.
     pub fn cq(&self, cq: Object<ibv_cq>) -> Result<CqWriter> {
-        let Self::Libmlx5(InitObjPointer(init)) = self;
-        // SAFETY: zero bytes are a value of it.
-        let mut answer: DvCq = unsafe { std::mem::zeroed() };
-        let mut object = DvObj {
-            qp: [ptr::null_mut(); 2],
-            cq: [cq.pointer().cast(), (&raw mut answer).cast()],
-            rest: [ptr::null_mut(); 12],
-        };
-        // SAFETY: a completion queue of libmlx5 and room for more than its answer.
-        let errno = unsafe { init(&raw mut object, CQ) };
-        if errno != 0 {
-            bail!("mlx5dv_init_obj: {errno}");
-        }
-        let ring = NonNull::new(answer.buf).context("no completion ring")?;
-        let entry = answer.cqe_size as usize;
-        // SAFETY: the provider's ring, mapped while the queue lives.
-        let ring = unsafe { Shared::new(ring, answer.cqe_cnt as usize * entry) };
-        Ok(CqWriter::new(ring, answer.cqe_cnt, entry))
+        // SAFETY: a live completion queue.
+        let context = unsafe { (*cq.pointer()).context };
+        // SAFETY: its open device.
+        let fd = unsafe { (*context).cmd_fd };
+        // SAFETY: a live completion queue.
+        let handle = unsafe { (*cq.pointer()).handle };
+        let cqn = self
+            .hca
+            .number_of_handle(fd, handle)
+            .context("no such completion queue")?;
+        let cq = self.hca.cq(cqn).context("no such completion queue")?;
+        let buffer = cq.buffer();
+        let ring = shared(buffer.address, buffer.len())?;
+        Ok(CqWriter::new(ring, buffer.count, buffer.entry as usize))
     }
 }

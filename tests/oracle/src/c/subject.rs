@@ -48,7 +48,7 @@ impl<'a> CSubject<'a> {
         let cq = device.cq(255)?;
         let (qp, spec) = device.qp(&spec, cq, Object::NONE)?;
         device.restart(qp, spec.service)?;
-        let memory = places.send(qp, &spec)?;
+        let memory = places.send(qp)?;
         let writer = places.cq(cq)?;
         Ok(Self {
             name,
@@ -110,7 +110,7 @@ impl Maker for CMaker {
     }
 
     fn make<'a>(&'a self, asked: &QpSpec, _: &dyn Subject) -> Result<Box<dyn Subject + 'a>> {
-        let subject = CSubject::new(self.name, &self.device, self.places, *asked)?;
+        let subject = CSubject::new(self.name, &self.device, self.places.clone(), *asked)?;
         Ok(Box::new(subject))
     }
 }
@@ -122,7 +122,7 @@ impl Subject for CSubject<'_> {
 
     fn restart(&mut self) -> Result<()> {
         self.device.restart(self.qp, self.spec.service)?;
-        self.memory = self.places.send(self.qp, &self.spec)?;
+        self.memory = self.places.send(self.qp)?;
         Ok(())
     }
 
