@@ -12,6 +12,7 @@ use crate::c::locate::Places;
 use crate::c::subject::CMaker;
 use crate::call::Service;
 use crate::campaign::{self, Maker, Plan, Report};
+use crate::native::NativeMaker;
 
 /// Compares with Debian's libmlx5, and times.
 #[derive(Debug, Parser)]
@@ -77,7 +78,7 @@ fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
         device,
         places: Places::new(kernel.hca(0)),
     };
-    let subjects: Vec<&dyn Maker> = vec![&official];
+    let subjects: Vec<&dyn Maker> = vec![&official, &NativeMaker];
     let plan = Plan {
         wqes: arguments.wqes,
         seed: arguments.seed,

@@ -66,6 +66,16 @@ impl Findings {
     }
 }
 
+/// Where libmlx5 is wrong and ours is not, with the reason.
+pub mod divergence {
+    /// When a chain is refused in its middle, libmlx5 rings with what stands in the ring where the refused work request
+    /// would have been, not with the last one posted: an old number, or none.
+    pub const CUT_CHAIN: &str = "doorbell of a chain that is refused in its middle";
+    /// When a work request is refused, libmlx5 forgets that the one before it was an invalidation or a bind, so that the
+    /// next one lacks the small fence.
+    pub const LOST_FENCE: &str = "small fence forgotten over a refused work request";
+}
+
 /// Two passes of one implementation, over different poisons.
 #[derive(Debug)]
 pub struct Two {
@@ -127,6 +137,7 @@ fn order(events: &[Event]) -> (Vec<Event>, bool) {
 /// Compares what a second implementation did with what the first one did.
 pub fn compare(script: &Script, witness: &Two, subject: &Two) -> Findings {
     let mut findings = Findings::default();
+    let mut refused = false;
     for (number, step) in script.steps.iter().enumerate() {
         match step {
             Step::Complete { counter, opcode } => {
@@ -144,7 +155,13 @@ pub fn compare(script: &Script, witness: &Two, subject: &Two) -> Findings {
                     matches!(pass.steps[number], Left::Posted(_)).then_some(number)
                 };
                 if get(&witness.one).is_some() {
-                    call(&mut findings, posting, number, witness, subject);
+                    call(&mut findings, posting, number, refused, witness, subject);
+                    refused = posting.mistake.is_some() || refused && posting.wqes.is_empty();
+                }
+                let (theirs, ours) = (posted(&witness.one, number), posted(&subject.one, number));
+                if theirs.record != ours.record || theirs.outcome != ours.outcome {
+                    // All that follows is elsewhere.
+                    break;
                 }
             }
         }
@@ -216,7 +233,16 @@ fn call(findings: &mut Findings, posting: &Posting, number: usize, witness: &Two
         let beyond = mask.iter().zip(&our_mask);
         findings.beyond += beyond.filter(|(theirs, ours)| !**theirs && **ours).count() as u64;
         let differs = (0..one.len()).any(|i| mask[i] && (one[i] != our_one[i] || !our_mask[i]));
-        if differs {
+        let lost_fence = after_refusal
+            && index == 0
+            && our_one[11] == one[11] | 0x20
+            && (0..one.len()).all(|i| i == 11 || !mask[i] || one[i] == our_one[i]);
+        if differs && lost_fence {
+            *findings
+                .divergences
+                .entry(divergence::LOST_FENCE)
+                .or_default() += 1;
+        } else if differs {
             let opcode = what(index);
             findings.differ(format!("{api:?}: WQE of {opcode:?}"), || {
                 format!(
@@ -232,6 +258,17 @@ fn call(findings: &mut Findings, posting: &Posting, number: usize, witness: &Two
         findings.differ(format!("{api:?}: stores outside of the WQEs"), || {
             format!("blocks {:?} of {:?}", ours[0].strays, posting.post.wrs)
         });
+    }
+    let rings = |posted: &Posted| posted.register.is_some();
+    if posting.mistake.is_some() && !posting.wqes.is_empty() {
+        *findings
+            .divergences
+            .entry(divergence::CUT_CHAIN)
+            .or_default() += 1;
+        if !rings(ours[0]) {
+            findings.differ(format!("{api:?}: no doorbell for a cut chain"), String::new);
+        }
+        return;
     }
     register(findings, posting, [theirs, ours], [witness, subject]);
     if let (Some((theirs, _)), Some((ours, _))) = (&theirs[0].trace, &ours[0].trace) {

@@ -292,8 +292,8 @@ impl<'a> Generator<'a> {
             address: self.rng.random(),
             len: match self.rng.random_range(0..8) {
                 0 => 1,
-                1 => 1 << 31,
-                2 => 0x7fff_ffff,
+                // Bit 31 would make it another kind of segment: ours refuses that, libmlx5 writes it.
+                1 | 2 => 0x7fff_ffff,
                 _ => small,
             },
             lkey: self.rng.random(),
@@ -394,7 +394,8 @@ impl<'a> Generator<'a> {
         }
         let unbinds = self.rng.random_ratio(1, 6) && !cell.wraps;
         let bind = Bind {
-            is_type_2: self.rng.random(),
+            // Builders bind windows of type 2 only.
+            is_type_2: cell.api == Api::Builder || self.rng.random(),
             window_rkey: self.rng.random(),
             mr_lkey: self.rng.random(),
             address: self.rng.random::<u64>() >> 1,

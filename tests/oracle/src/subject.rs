@@ -56,6 +56,25 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// From ours.
+    pub fn of_native(wc: &oxverbs::data::mlx5::Completion, qpn: u32) -> Self {
+        Self {
+            wr_id: wc.wr_id,
+            status: wc.status,
+            opcode: wc.opcode,
+            vendor_err: wc.vendor_err,
+            byte_len: wc.byte_len,
+            imm_data: wc.imm_or_rkey,
+            is_own_qpn: wc.qp_num == qpn,
+            src_qp: wc.src_qp,
+            wc_flags: wc.wc_flags,
+            pkey_index: wc.pkey_index,
+            slid: wc.slid,
+            sl: wc.sl,
+            dlid_path_bits: wc.dlid_path_bits,
+        }
+    }
+
     /// From C's struct.
     pub fn of(wc: &ibv_wc, qpn: u32) -> Self {
         Self {

@@ -66,7 +66,7 @@ pub fn addresses() -> Vec<ibv_ah_attr> {
                 grh: ibv_global_route {
                     dgid: ibv_gid { raw },
                     flow_label: 0x1_2345 * u32::from(index),
-                    sgid_index: 0,
+                    sgid_index: index,
                     hop_limit: 64 - index,
                     traffic_class: index << 3,
                 },

@@ -1,0 +1,506 @@
+//! Our queues, on plain memory: no kernel object, no C.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+use oxverbs::control::mlx5::av::{Wire, address_vector};
+use oxverbs::data::mlx5::{
+    AtomicOperands, Bind, BlueFlame, Completion as NativeCompletion, CompletionQueue, CqParts,
+    CqeVersion, Destination, ErrorLog, InlinePiece, Operation, QueueKind, QueueRecord, ReceiveSide,
+    RecvShared, Register, Remote, Segmentation, SendFlags, SendLimits, SendParts, SendQueue,
+    SendRequest, SendShared, Sharing, UserIndexTable, Verb, WrOpcode,
+};
+use oxverbs_ffi::abi::attr::ibv_ah_attr;
+use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
+use wqe_format::mlx5::DatagramSegment;
+use wqe_format::rxe::Sge;
+use zerocopy::byteorder::big_endian::U32;
+
+use crate::c::device::{QpSpec, addresses};
+use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
+use crate::campaign::Maker;
+use crate::ring::{BLOCK, CqWriter, Shared};
+use crate::subject::{Completion, SendMemory, Subject, requester};
+
+/// Zeroed memory on page boundaries.
+#[derive(Debug)]
+pub struct Pages {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Pages {
+    /// At least `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// No memory.
+    pub fn new(len: usize) -> Result<Self> {
+        let layout = Layout::from_size_align(len.next_multiple_of(4096), 4096)?;
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).context("no memory")?;
+        Ok(Self { start, layout })
+    }
+
+    /// Its start.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// A part of it.
+    ///
+    /// # Safety
+    ///
+    /// Not used after the pages are dropped.
+    pub unsafe fn shared(&self, at: usize, len: usize) -> Shared {
+        // SAFETY: mapped while `self` lives.
+        let all = unsafe { Shared::new(self.start, self.layout.size()) };
+        all.part(at, len)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: from `alloc_zeroed` with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// Address of every destination on the fake kernel's first device (its own, as it loops back).
+const MAC: [u8; 6] = [0x52, 0x6b, 0x4b, 0x0f, 0x4e, 0x10];
+
+/// The address vector of an address: GID indices alternate between RoCE v1 and v2 on the fake kernel.
+fn vector(attr: &ibv_ah_attr) -> DatagramSegment {
+    let wire = match attr.grh.sgid_index % 2 {
+        0 => Wire::RoceV1,
+        _ => Wire::RoceV2,
+    };
+    let attr = AhAttr {
+        grh: GlobalRoute {
+            dgid: attr.grh.dgid.raw,
+            flow_label: attr.grh.flow_label,
+            sgid_index: attr.grh.sgid_index,
+            hop_limit: attr.grh.hop_limit,
+            traffic_class: attr.grh.traffic_class,
+            ..GlobalRoute::default()
+        },
+        dlid: attr.dlid,
+        sl: attr.sl,
+        src_path_bits: attr.src_path_bits,
+        static_rate: attr.static_rate,
+        is_global: attr.is_global,
+        port_num: attr.port_num,
+        ..AhAttr::default()
+    };
+    address_vector(&attr, wire, MAC)
+}
+
+const fn kind(service: Service) -> QueueKind {
+    match service {
+        Service::Rc => QueueKind::Rc,
+        Service::Uc => QueueKind::Uc,
+        Service::Ud => QueueKind::Ud,
+        Service::Xrc => QueueKind::XrcSend,
+        Service::Raw => QueueKind::RawPacket,
+    }
+}
+
+/// What the queue pair's kernel side would say, as the fake kernel does.
+fn limits(spec: &QpSpec) -> SendLimits {
+    SendLimits {
+        max_wr: spec.send_wr,
+        max_sge: spec.send_sge,
+        max_inline: spec.inline,
+        min_inline_header: 18,
+        max_tso: 1 << 18,
+        max_tso_header: spec.tso_header.into(),
+        checksums: true,
+        atomics: true,
+        max_copy: 0,
+    }
+}
+
+fn sge(piece: &Piece) -> Sge {
+    Sge {
+        addr: piece.address,
+        length: piece.len,
+        lkey: piece.lkey,
+    }
+}
+
+fn inline_piece(piece: &Piece) -> InlinePiece {
+    InlinePiece::of_sge(&sge(piece))
+}
+
+fn send_flags(wr: &Wr) -> SendFlags {
+    let inline = if wr.is_inline { flags::INLINE } else { 0 };
+    SendFlags(u32::from(wr.flags | inline))
+}
+
+fn bind(wr: &Wr) -> Bind {
+    Bind {
+        type_1: !wr.bind.is_type_2,
+        old_rkey: wr.bind.window_rkey,
+        new_rkey: wr.rkey,
+        addr: wr.bind.address,
+        length: wr.bind.len,
+        lkey: wr.bind.mr_lkey,
+        access: wr.bind.access,
+    }
+}
+
+fn segmentation(wr: &Wr) -> Segmentation {
+    Segmentation {
+        header: std::ptr::with_exposed_provenance(wr.header.address as usize),
+        header_len: wr.header.len as u16,
+        mss: wr.mss,
+    }
+}
+
+fn remote(wr: &Wr) -> Remote {
+    Remote {
+        addr: wr.remote,
+        rkey: wr.rkey,
+    }
+}
+
+/// A work request of a list.
+#[derive(Clone, Copy, Debug)]
+struct Request<'a> {
+    index: usize,
+    wr: &'a Wr,
+    sges: &'a [Sge],
+    vectors: &'a [DatagramSegment],
+}
+
+// SAFETY: inline pieces and headers are in the arena, or longer than any limit.
+unsafe impl SendRequest for Request<'_> {
+    fn wr_id(&self) -> u64 {
+        self.wr.id
+    }
+
+    fn opcode(&self) -> WrOpcode {
+        WrOpcode(self.wr.opcode.number())
+    }
+
+    fn flags(&self) -> SendFlags {
+        send_flags(self.wr)
+    }
+
+    fn sges(&self) -> &[Sge] {
+        self.sges
+    }
+
+    fn imm(&self) -> U32 {
+        // The caller's is in network order already.
+        U32::from_bytes(self.wr.imm.to_ne_bytes())
+    }
+
+    fn invalidate_rkey(&self) -> u32 {
+        self.wr.rkey
+    }
+
+    fn remote(&self) -> Remote {
+        remote(self.wr)
+    }
+
+    fn atomic(&self) -> AtomicOperands {
+        AtomicOperands {
+            compare_add: self.wr.compare_add,
+            swap: self.wr.swap,
+        }
+    }
+
+    fn destination(&self) -> Option<Destination<'_>> {
+        Some(Destination {
+            av: &self.vectors[self.wr.handle],
+            qpn: self.wr.remote_qpn,
+            qkey: self.wr.remote_qkey,
+        })
+    }
+
+    fn remote_srqn(&self) -> u32 {
+        self.wr.srqn
+    }
+
+    fn bind(&self) -> Option<Bind> {
+        Some(bind(self.wr))
+    }
+
+    fn segmentation(&self) -> Option<Segmentation> {
+        Some(segmentation(self.wr))
+    }
+}
+
+/// Our queue pair. Queues are dropped before their memory.
+#[derive(Debug)]
+pub struct NativeSubject {
+    spec: QpSpec,
+    queue: SendQueue,
+    cq: CompletionQueue,
+    writer: CqWriter,
+    vectors: Vec<DatagramSegment>,
+    memory: SendMemory,
+    _table: Arc<UserIndexTable>,
+    _pages: Vec<Pages>,
+}
+
+/// Any numbers that are no others'.
+const QPN: u32 = 0x5a_5a5a;
+const USER_INDEX: u32 = 0x12_3456;
+const CQ_ENTRIES: u32 = 256;
+
+impl NativeSubject {
+    /// A queue pair with exactly these limits and a ring of `blocks` blocks.
+    ///
+    /// # Errors
+    ///
+    /// No memory.
+    pub fn new(spec: QpSpec, blocks: u32) -> Result<Self> {
+        let ring = Pages::new(blocks as usize * BLOCK)?;
+        let words = Pages::new(4096)?;
+        let page = Pages::new(4096)?;
+        let entries = Pages::new(CQ_ENTRIES as usize * 64)?;
+        let recv_ring = Pages::new(4096)?;
+        let send = SendShared::new(ring.start(), blocks, 0);
+        let recv = RecvShared::new(recv_ring.start(), 16, 6, false, 0);
+        // SAFETY: the rings live as long as this subject, whose queues are dropped first.
+        let record = unsafe {
+            QueueRecord::new(
+                kind(spec.service),
+                QPN,
+                0,
+                Some(send),
+                ReceiveSide::Own(recv),
+                None,
+            )
+        };
+        let record = Arc::new(record);
+        let table = UserIndexTable::new();
+        table
+            .insert(USER_INDEX, record.clone())
+            .map_err(|_| anyhow!("user index"))?;
+        // SAFETY: used while the pages live.
+        let register_memory = unsafe { page.shared(0x800, 0x400) };
+        // SAFETY: a page of its own, that nobody else stores to.
+        let register = unsafe {
+            Register::new(
+                register_memory.pointer(),
+                256,
+                BlueFlame::Always,
+                Sharing::Exclusive,
+                None,
+            )
+        };
+        // SAFETY: used while the pages live.
+        let record_memory = unsafe { words.shared(0, 8) };
+        let parts = SendParts {
+            record,
+            doorbell: record_memory.pointer().cast(),
+            register,
+            limits: limits(&spec),
+            signal_all: spec.signals_all,
+            signature: false,
+        };
+        // SAFETY: memory that lives as long as this subject, and is nobody else's.
+        let queue = unsafe { SendQueue::new(parts) };
+        // SAFETY: used while the pages live.
+        let cq_record = unsafe { words.shared(64, 8) };
+        let parts = CqParts {
+            ring: entries.start(),
+            entries: CQ_ENTRIES,
+            entry_size: 64,
+            cqn: 0x77,
+            doorbell_record: cq_record.pointer().cast(),
+            uar: page.start(),
+            version: CqeVersion::V1(table.clone()),
+            clock: None,
+            error_log: Arc::new(ErrorLog::default()),
+            memory: None,
+        };
+        // SAFETY: as above.
+        let cq = unsafe { CompletionQueue::new(parts) }?;
+        // SAFETY: used while the pages live.
+        let cq_ring = unsafe { entries.shared(0, CQ_ENTRIES as usize * 64) };
+        let memory = SendMemory {
+            // SAFETY: used while the pages live.
+            ring: unsafe { ring.shared(0, blocks as usize * BLOCK) },
+            record: record_memory,
+            register: register_memory,
+            qpn: QPN,
+            user_index: USER_INDEX,
+        };
+        let mut subject = Self {
+            spec,
+            queue,
+            cq,
+            writer: CqWriter::new(cq_ring, CQ_ENTRIES, 64),
+            vectors: addresses().iter().map(vector).collect(),
+            memory,
+            _table: table,
+            _pages: vec![ring, words, page, entries, recv_ring],
+        };
+        subject.queue.set_accepting(true);
+        Ok(subject)
+    }
+
+    fn chain(&mut self, wrs: &[Wr]) -> Outcome {
+        let sges: Vec<Vec<Sge>> = wrs
+            .iter()
+            .map(|wr| wr.pieces.iter().map(sge).collect())
+            .collect();
+        let vectors = &self.vectors;
+        let requests = wrs.iter().zip(&sges).enumerate();
+        let requests = requests.map(|(index, (wr, sges))| Request {
+            index,
+            wr,
+            sges,
+            vectors,
+        });
+        match self.queue.post(requests) {
+            Ok(_) => Outcome::DONE,
+            Err(refused) => Outcome {
+                errno: refused.error.errno(Verb::PostSend).0,
+                refused: Some(refused.request.index),
+            },
+        }
+    }
+
+    fn build(&mut self, post: &Post) -> Outcome {
+        let mut draft = self.queue.begin();
+        for wr in &post.wrs {
+            let imm = U32::from_bytes(wr.imm.to_ne_bytes());
+            let operation = match wr.opcode {
+                Opcode::Send => Operation::Send,
+                Opcode::SendImm => Operation::SendWithImm { imm },
+                Opcode::SendInv => Operation::SendWithInv { rkey: wr.rkey },
+                Opcode::Write => Operation::RdmaWrite(remote(wr)),
+                Opcode::WriteImm => Operation::RdmaWriteWithImm {
+                    remote: remote(wr),
+                    imm,
+                },
+                Opcode::Read => Operation::RdmaRead(remote(wr)),
+                Opcode::CompareSwap => Operation::AtomicCmpAndSwp {
+                    remote: remote(wr),
+                    compare: wr.compare_add,
+                    swap: wr.swap,
+                },
+                Opcode::FetchAdd => Operation::AtomicFetchAndAdd {
+                    remote: remote(wr),
+                    add: wr.compare_add,
+                },
+                Opcode::LocalInv => Operation::LocalInv { rkey: wr.rkey },
+                Opcode::BindMw => Operation::BindMw(bind(wr)),
+                Opcode::Tso => Operation::Tso(segmentation(wr)),
+            };
+            let flags = SendFlags(wr.flags.into());
+            // SAFETY: headers are in the arena.
+            let opened = unsafe { self.queue.open(&mut draft, wr.id, flags, &operation) };
+            if opened.is_err() || !wr.opcode.has_data() {
+                continue;
+            }
+            let address = |queue: &SendQueue, draft: &mut _| match self.spec.service {
+                Service::Ud => queue.set_datagram(
+                    draft,
+                    &Destination {
+                        av: &self.vectors[wr.handle],
+                        qpn: wr.remote_qpn,
+                        qkey: wr.remote_qkey,
+                    },
+                ),
+                Service::Xrc => queue.set_srqn(draft, wr.srqn),
+                _ => {}
+            };
+            if wr.address_first {
+                address(&self.queue, &mut draft);
+            }
+            // An error stays in the draft.
+            let _ = match (&wr.pieces[..], wr.is_inline) {
+                ([one], false) if !wr.uses_list => {
+                    // SAFETY: memory that nothing is sent from in truth.
+                    unsafe { self.queue.set_sge(&mut draft, &sge(one)) }
+                }
+                (pieces, false) => {
+                    let sges: Vec<Sge> = pieces.iter().map(sge).collect();
+                    // SAFETY: as above.
+                    unsafe { self.queue.set_sges(&mut draft, &sges) }
+                }
+                (pieces, true) => {
+                    let pieces = pieces.iter().map(inline_piece);
+                    // SAFETY: in the arena, or longer than the limit.
+                    unsafe { self.queue.set_inline(&mut draft, pieces) }
+                }
+            };
+            if !wr.address_first {
+                address(&self.queue, &mut draft);
+            }
+        }
+        if post.aborts {
+            return Outcome::DONE;
+        }
+        let errno = match self.queue.commit(draft) {
+            Ok(_) => 0,
+            Err(error) => error.errno(Verb::WrComplete).0,
+        };
+        Outcome {
+            errno,
+            refused: None,
+        }
+    }
+}
+
+impl Subject for NativeSubject {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.queue.reset();
+        self.queue.set_accepting(true);
+        Ok(())
+    }
+
+    fn memory(&self) -> SendMemory {
+        self.memory
+    }
+
+    fn spec(&self) -> QpSpec {
+        self.spec
+    }
+
+    fn post(&mut self, post: &Post) -> Outcome {
+        match post.api {
+            Api::Chain => self.chain(&post.wrs),
+            Api::Builder => self.build(post),
+        }
+    }
+
+    fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion> {
+        let cqe = requester(&self.memory, counter, opcode);
+        self.writer.write(&[], cqe);
+        let mut found = [NativeCompletion::default()];
+        (self.cq.poll(&mut found) == 1).then(|| Completion::of_native(&found[0], QPN))
+    }
+}
+
+/// Makes them.
+#[derive(Debug)]
+pub struct NativeMaker;
+
+impl Maker for NativeMaker {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn has(&self, _: Service) -> bool {
+        true
+    }
+
+    fn make<'a>(&'a self, _: &QpSpec, witness: &dyn Subject) -> Result<Box<dyn Subject + 'a>> {
+        let blocks = (witness.memory().ring.len() / BLOCK) as u32;
+        Ok(Box::new(NativeSubject::new(witness.spec(), blocks)?))
+    }
+}
