@@ -4,10 +4,13 @@
 //! program is kept as `"ptr"` (or, inside a struct, as eight bytes `ee`), and a file descriptor as `"fd"`.
 
 use serde::{Deserialize, Serialize};
-use uverbs_abi::ioctl::wire::{ATTR_F_VALID_OUTPUT, ATTR_UHW_IN};
+use uverbs_abi::ioctl::wire::{ATTR_F_VALID_OUTPUT, ATTR_UHW_IN, ATTR_UHW_OUT};
 use uverbs_abi::ioctl::{Kind, RequestView};
 use uverbs_abi::object::device::invoke_write;
+use uverbs_abi::types::DriverId;
+use uverbs_abi::udata::mlx5;
 use uverbs_abi::write::{self, frame};
+use zerocopy::FromBytes;
 
 use crate::raw;
 
@@ -70,82 +73,96 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn ioctl(&mut self, view: &RequestView<'_>) {
-        if !self.is_on {
-            return;
+        if self.is_on {
+            self.calls.push(ioctl(view));
         }
-        let spec = view.spec();
-        let command = spec
-            .filter(|spec| spec.name == invoke_write::SPEC.name)
-            .and_then(|_| view.attrs().find(|attr| attr.id == 2))
-            .and_then(|attr| write::find(attr.data as u32));
-        let mut attrs = Vec::new();
-        for attr in view.attrs() {
-            let known = spec.and_then(|spec| spec.attribute(attr.id));
-            let name =
-                known.map_or_else(|| format!("{:#x}", attr.id), |known| known.name.to_owned());
-            let is_input = match known {
-                Some(known) => !known.kind.is_object() && !known.kind.is_output(),
-                None => attr.id == ATTR_UHW_IN,
-            };
-            let bytes = match attr.inline_input() {
-                Some(bytes) => bytes.as_ref().to_vec(),
-                None if is_input => raw::copy_in(attr.data, attr.len.into()).unwrap_or_default(),
-                None => Vec::new(),
-            };
-            let (kind, data) = match known.map(|known| known.kind) {
-                Some(Kind::NewHandle | Kind::NewFd) => ("new", String::new()),
-                Some(Kind::Fd) => ("fd", String::new()),
-                Some(Kind::Handle | Kind::DestroyHandle) => ("handle", attr.data.to_string()),
-                _ if !is_input => ("out", String::new()),
-                _ => {
-                    let is_inline = attr.inline_input().is_some();
-                    let bytes = normalise_input(&name, command.map(|c| c.name), bytes);
-                    (if is_inline { "inline" } else { "ptr" }, hex(&bytes))
-                }
-            };
-            attrs.push(RecordedAttr {
-                name,
-                id: attr.id,
-                len: attr.len,
-                flags: attr.flags & !ATTR_F_VALID_OUTPUT,
-                elem_id: attr.elem_id,
-                kind: kind.to_owned(),
-                data,
-            });
-        }
-        self.calls.push(Recorded::Ioctl {
-            method: spec.map_or_else(
-                || format!("{}/{}", view.header().object_id, view.header().method_id),
-                |spec| spec.name.to_owned(),
-            ),
-            command: command.map(|command| command.name.to_owned()),
-            driver_id: view.header().driver_id,
-            attrs,
-        });
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        if !self.is_on {
-            return;
+        if self.is_on {
+            self.calls.push(plain(bytes));
         }
-        let mut bytes = bytes.to_vec();
-        let name = match frame::PlainView::parse(&bytes).and_then(|view| view.spec) {
-            Some(spec) => {
-                let header = if spec.extended { 24 } else { 8 };
-                if spec.extended {
-                    mask(&mut bytes, 8);
-                }
-                for at in addresses(spec.name) {
-                    mask(&mut bytes, header + at);
-                }
-                spec.name.to_owned()
-            }
-            None => "unknown".to_owned(),
+    }
+}
+
+/// What an ioctl request of this process's says; what it points to is read.
+pub fn ioctl(view: &RequestView<'_>) -> Recorded {
+    let spec = view.spec();
+    let command = spec
+        .filter(|spec| spec.name == invoke_write::SPEC.name)
+        .and_then(|_| view.attrs().find(|attr| attr.id == 2))
+        .and_then(|attr| write::find(attr.data as u32));
+    let mut attrs = Vec::new();
+    for attr in view.attrs() {
+        let known = spec.and_then(|spec| spec.attribute_of(view.driver(), attr.id));
+        let has_uhw = spec.is_none_or(|spec| spec.has_uhw);
+        let name = match known {
+            Some(known) => known.name.to_owned(),
+            None if has_uhw && attr.id == ATTR_UHW_IN => "UVERBS_ATTR_UHW_IN".to_owned(),
+            None if has_uhw && attr.id == ATTR_UHW_OUT => "UVERBS_ATTR_UHW_OUT".to_owned(),
+            None => format!("{:#x}", attr.id),
         };
-        self.calls.push(Recorded::Write {
-            command: name,
-            bytes: hex(&bytes),
+        let is_input = match known {
+            Some(known) => !known.kind.is_object() && !known.kind.is_output(),
+            None => has_uhw && attr.id == ATTR_UHW_IN,
+        };
+        let bytes = match attr.inline_input() {
+            Some(bytes) => bytes.as_ref().to_vec(),
+            None if is_input => raw::copy_in(attr.data, attr.len.into()).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let (kind, data) = match known.map(|known| known.kind) {
+            Some(Kind::NewHandle | Kind::NewFd) => ("new", String::new()),
+            Some(Kind::Fd) => ("fd", String::new()),
+            Some(Kind::Handle | Kind::DestroyHandle) => ("handle", attr.data.to_string()),
+            _ if !is_input => ("out", String::new()),
+            _ => {
+                let is_inline = attr.inline_input().is_some();
+                let method = spec.map_or("", |spec| spec.name);
+                let bytes = normalise_input(view, &name, method, command.map(|c| c.name), bytes);
+                (if is_inline { "inline" } else { "ptr" }, hex(&bytes))
+            }
+        };
+        attrs.push(RecordedAttr {
+            name,
+            id: attr.id,
+            len: attr.len,
+            flags: attr.flags & !ATTR_F_VALID_OUTPUT,
+            elem_id: attr.elem_id,
+            kind: kind.to_owned(),
+            data,
         });
+    }
+    Recorded::Ioctl {
+        method: spec.map_or_else(
+            || format!("{}/{}", view.header().object_id, view.header().method_id),
+            |spec| spec.name.to_owned(),
+        ),
+        command: command.map(|command| command.name.to_owned()),
+        driver_id: view.header().driver_id,
+        attrs,
+    }
+}
+
+/// What a plain `write()` says.
+pub fn plain(bytes: &[u8]) -> Recorded {
+    let mut bytes = bytes.to_vec();
+    let name = match frame::PlainView::parse(&bytes).and_then(|view| view.spec) {
+        Some(spec) => {
+            let header = if spec.extended { 24 } else { 8 };
+            if spec.extended {
+                mask(&mut bytes, 8);
+            }
+            for at in addresses(spec.name) {
+                mask(&mut bytes, header + at);
+            }
+            spec.name.to_owned()
+        }
+        None => "unknown".to_owned(),
+    };
+    Recorded::Write {
+        command: name,
+        bytes: hex(&bytes),
     }
 }
 
@@ -160,9 +177,11 @@ fn addresses(command: &str) -> &'static [usize] {
         | "IB_USER_VERBS_CMD_CREATE_QP"
         | "IB_USER_VERBS_CMD_CREATE_SRQ"
         | "IB_USER_VERBS_CMD_CREATE_XSRQ" => &[0, 8],
-        // rxe's own part behind the struct: where to answer.
+        // rxe's own part behind the struct: where to answer. mlx5 has none.
         "IB_USER_VERBS_CMD_MODIFY_SRQ" => &[16],
+        "IB_USER_VERBS_CMD_OPEN_QP" => &[0, 8],
         "IB_USER_VERBS_EX_CMD_CREATE_CQ" | "IB_USER_VERBS_EX_CMD_CREATE_QP" => &[0],
+        "IB_USER_VERBS_EX_CMD_CREATE_WQ" => &[8],
         _ => match write::COMMANDS
             .iter()
             .flat_map(|module| module.iter())
@@ -174,7 +193,13 @@ fn addresses(command: &str) -> &'static [usize] {
     }
 }
 
-fn normalise_input(attr: &str, command: Option<&str>, mut bytes: Vec<u8>) -> Vec<u8> {
+fn normalise_input(
+    view: &RequestView<'_>,
+    attr: &str,
+    method: &str,
+    command: Option<&str>,
+    mut bytes: Vec<u8>,
+) -> Vec<u8> {
     if attr.ends_with("_USER_HANDLE") {
         mask(&mut bytes, 0);
     }
@@ -183,11 +208,44 @@ fn normalise_input(attr: &str, command: Option<&str>, mut bytes: Vec<u8>) -> Vec
             mask(&mut bytes, *at);
         }
     }
-    // rxe's only request: the address of an answer.
-    if command == Some("IB_USER_VERBS_CMD_MODIFY_SRQ") && attr == "0x1000" {
-        mask(&mut bytes, 0);
+    if attr == "UVERBS_ATTR_UHW_IN" {
+        let places = match view.driver() {
+            DriverId::MLX5 => mlx5_addresses(command.unwrap_or(method), &bytes),
+            // rxe's only request: the address of an answer.
+            _ if command == Some("IB_USER_VERBS_CMD_MODIFY_SRQ") => &[0],
+            _ => &[],
+        };
+        for at in places {
+            // whether there is a ring at all is to be seen
+            if bytes
+                .get(*at..at + 8)
+                .is_some_and(|address| address != [0; 8])
+            {
+                mask(&mut bytes, *at);
+            }
+        }
     }
     bytes
+}
+
+/// Offsets of addresses in mlx5's data (`uapi rdma/mlx5-abi.h`): rings and doorbell records.
+fn mlx5_addresses(call: &str, bytes: &[u8]) -> &'static [usize] {
+    match call {
+        "UVERBS_METHOD_CQ_CREATE" | "UVERBS_METHOD_SRQ_CREATE" | "UVERBS_METHOD_WQ_CREATE" => {
+            &[0, 8]
+        }
+        "IB_USER_VERBS_CMD_RESIZE_CQ" => &[0],
+        "UVERBS_METHOD_QP_CREATE" if bytes.len() == size_of::<mlx5::CreateQp>() => {
+            let (input, _) = mlx5::CreateQp::read_from_prefix(bytes).unwrap_or_default();
+            if input.flags.contains(mlx5::CreateQpFlags::TYPE_DCT) {
+                &[0, 8] // the third is a key
+            } else {
+                &[0, 8, 40]
+            }
+        }
+        "IB_USER_VERBS_EX_CMD_CREATE_FLOW" => &[8],
+        _ => &[],
+    }
 }
 
 fn mask(bytes: &mut [u8], at: usize) {

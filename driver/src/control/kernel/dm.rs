@@ -28,13 +28,13 @@ impl Uctx {
     pub fn alloc_dm_mlx5(&self, length: u64, log_align: u32) -> Result<(Dm, DmPage), Errno> {
         use dm::alloc;
         let mut cmd = Command::new();
-        cmd.output(extra::ALLOC_DM_START_OFFSET)
-            .output(extra::ALLOC_DM_PAGE_INDEX)
-            .new_handle(alloc::HANDLE)
+        cmd.new_handle(alloc::HANDLE)
             .input(alloc::LENGTH, length)
             .input(alloc::ALIGNMENT, log_align)
             .constant(extra::ALLOC_DM_TYPE, DmType::MEMIC)
-            .optional();
+            .optional()
+            .output(extra::ALLOC_DM_START_OFFSET)
+            .output(extra::ALLOC_DM_PAGE_INDEX);
         self.method(&mut cmd)?;
         let page = DmPage {
             start_offset: cmd.get(extra::ALLOC_DM_START_OFFSET)?,
@@ -53,11 +53,11 @@ impl Uctx {
     ) -> Result<(Dm, u64), Errno> {
         use dm::alloc;
         let mut cmd = Command::new();
-        cmd.constant(extra::ALLOC_DM_TYPE, kind)
-            .output(extra::ALLOC_DM_START_OFFSET)
-            .new_handle(alloc::HANDLE)
+        cmd.new_handle(alloc::HANDLE)
             .input(alloc::LENGTH, length)
-            .input(alloc::ALIGNMENT, log_align);
+            .input(alloc::ALIGNMENT, log_align)
+            .constant(extra::ALLOC_DM_TYPE, kind)
+            .output(extra::ALLOC_DM_START_OFFSET);
         self.method(&mut cmd)?;
         Ok((
             cmd.handle(alloc::HANDLE)?,
