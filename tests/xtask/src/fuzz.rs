@@ -86,11 +86,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
                 ])
                 .arg("-print_final_stats=1");
         }
-        println!("fuzz {target}");
-        let status = command.status().with_context(|| format!("{command:?}"))?;
-        if !status.success() {
-            println!("fuzz {target}: {status}");
-            failed += 1;
+        let output = command.output().with_context(|| format!("{command:?}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() && arguments.input.is_none() {
+            let of = |stat: &str| {
+                let line = said.lines().find_map(|line| line.strip_prefix(stat));
+                line.map_or("?", str::trim).to_owned()
+            };
+            println!(
+                "fuzz {target}: {} inputs run, {} of them new",
+                of("stat::number_of_executed_units:"),
+                of("stat::new_units_added:")
+            );
+        } else {
+            println!("fuzz {target}: {}\n{said}", output.status);
+            failed += usize::from(!output.status.success());
         }
     }
     println!(
