@@ -3,8 +3,6 @@
 //! A shared object with the official provider is not what a program that links `libmlx5.so.1` gets (it registers itself
 //! first), so these devices are ours on request only: see [`Claim::OnRequest`].
 
-#![allow(dead_code, reason = "queue pairs and polling one by one come next")]
-
 use std::sync::Arc;
 
 use oxverbs::ffi_core::mlx5_control::environment::Environment;
@@ -20,10 +18,13 @@ use crate::lock::Threads;
 use crate::log;
 use crate::provider::{Claim, Static, device_ops, match_driver, match_end, match_pci};
 
+mod ah;
 mod cq;
 mod device;
 mod domain;
 mod memory;
+mod qp;
+mod srq;
 
 /// The file beside the plug-in that `cargo xtask install --mlx5` makes.
 const MARKER: &str = "claim-mlx5";
@@ -129,22 +130,40 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::alloc_pd, domain::alloc_pd as *const ()),
     (Op::alloc_td, domain::alloc_td as *const ()),
     (Op::attach_mcast, address::attach_mcast as *const ()),
+    (Op::bind_mw, qp::bind_mw as *const ()),
     (Op::cq_event, cq::cq_event as *const ()),
+    (Op::create_ah, ah::create_ah as *const ()),
     (Op::create_cq, cq::create_cq as *const ()),
+    (Op::create_cq_ex, cq::create_cq_ex as *const ()),
+    (Op::create_qp, qp::create_qp as *const ()),
+    (Op::create_qp_ex, qp::create_qp_ex as *const ()),
+    (Op::create_srq, srq::create_srq as *const ()),
+    (Op::create_srq_ex, srq::create_srq_ex as *const ()),
     (Op::dealloc_mw, any_memory::dealloc_mw as *const ()),
     (Op::dealloc_pd, domain::dealloc_pd as *const ()),
     (Op::dealloc_td, domain::dealloc_td as *const ()),
     (Op::dereg_mr, memory::dereg_mr as *const ()),
+    (Op::destroy_ah, ah::destroy_ah as *const ()),
     (Op::destroy_cq, cq::destroy_cq as *const ()),
+    (Op::destroy_qp, qp::destroy_qp as *const ()),
+    (Op::destroy_srq, srq::destroy_srq as *const ()),
     (Op::detach_mcast, address::detach_mcast as *const ()),
     (Op::free_context, free_context::<Mlx5> as *const ()),
+    (Op::get_srq_num, srq::get_srq_num as *const ()),
     (Op::import_mr, memory::import_mr as *const ()),
     (Op::import_pd, domain::import_pd as *const ()),
     (Op::modify_cq, cq::modify_cq as *const ()),
+    (Op::modify_qp, qp::modify_qp as *const ()),
+    (Op::modify_srq, srq::modify_srq as *const ()),
     (Op::poll_cq, cq::poll_cq as *const ()),
+    (Op::post_recv, qp::post_recv as *const ()),
+    (Op::post_send, qp::post_send as *const ()),
+    (Op::post_srq_recv, srq::post_srq_recv as *const ()),
     (Op::query_device_ex, device::query_device_ex as *const ()),
     (Op::query_port, any_device::query_port as *const ()),
+    (Op::query_qp, qp::query_qp as *const ()),
     (Op::query_rt_values, device::query_rt_values as *const ()),
+    (Op::query_srq, srq::query_srq as *const ()),
     (Op::reg_dmabuf_mr, any_memory::reg_dmabuf_mr as *const ()),
     (Op::reg_mr, any_memory::reg_mr as *const ()),
     (Op::req_notify_cq, cq::req_notify_cq as *const ()),

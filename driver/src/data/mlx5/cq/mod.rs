@@ -32,8 +32,6 @@ mod lazy;
 mod parse;
 mod ring;
 mod scatter;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::ptr::NonNull;

@@ -21,6 +21,8 @@ use crate::lock::{Locked, QueueLock, Threads};
 use crate::mlx5::Mlx5;
 use crate::mlx5::domain::{self, Share};
 
+mod lazy;
+
 /// A completion queue: what the program sees, and ours behind it.
 #[repr(C)]
 #[derive(Debug)]
@@ -31,8 +33,6 @@ pub(crate) struct Cq {
     events: EventCount,
     /// Before the share: its memory may be from the domain's allocator.
     object: CqObject,
-    /// Whether it can be polled one by one.
-    extended: bool,
     _domain: Option<Share>,
 }
 
@@ -61,7 +61,8 @@ struct Wanted {
     channel: *mut ibv_comp_channel,
     threads: Option<Threads>,
     parent: *mut ibv_pd,
-    extended: bool,
+    /// Fields for polling one by one, if that is wanted.
+    wc_flags: Option<u64>,
 }
 
 fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut Cq, Errno> {
@@ -91,13 +92,15 @@ fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut Cq, Errno> {
     ibv.base.context = context;
     ibv.base.handle = object.handle().0;
     ibv.base.cqe = (queue.entries() - 1) as c_int;
+    if let Some(wc_flags) = wanted.wc_flags {
+        ibv.ops = lazy::ops(wc_flags);
+    }
     let threads = wanted.threads.unwrap_or(device.threads());
     let cq = Cq {
         ibv,
         events: queue.event_count(),
         queue: Locked::with(queue, QueueLock::new(threads)),
         object,
-        extended: wanted.extended,
         _domain: if parent.is_null() {
             None
         } else {
@@ -127,7 +130,7 @@ pub(crate) unsafe extern "C" fn create_cq(
             channel,
             threads: None,
             parent: std::ptr::null_mut(),
-            extended: false,
+            wc_flags: None,
         };
         create(context, wanted).map(<*mut Cq>::cast)
     })
@@ -178,7 +181,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             channel: attr.channel,
             threads: (flags & SINGLE_THREADED != 0).then_some(Threads::OnePoller),
             parent,
-            extended: true,
+            wc_flags: Some(attr.wc_flags),
         };
         create(context, wanted).map(<*mut Cq>::cast)
     })
@@ -273,4 +276,17 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut i
     let mut queue = unsafe { of(cq) }.queue.lock();
     // SAFETY: the caller has room for `room` completions, whose layout is the program's.
     unsafe { queue.poll_into(wc.cast(), room.max(0) as usize) as c_int }
+}
+
+/// Removes completions of a queue that is gone or starts anew.
+///
+/// # Safety
+///
+/// `cq` is null or one of ours (C1).
+pub(crate) unsafe fn clean(cq: *mut ibv_cq, key: u32) {
+    // SAFETY: the caller's promise.
+    if let Some(ours) = unsafe { cq.cast::<Cq>().as_ref() } {
+        let queue = ours.queue.lock();
+        let _ = (queue, key);
+    }
 }

@@ -1,1 +1,0 @@
-//! Whatever an entry says.

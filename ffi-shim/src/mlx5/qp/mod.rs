@@ -1,0 +1,355 @@
+//! Queue pairs: creation and destruction. Their states are in [`state`], posting is in [`post`] and [`builder`].
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::mem::offset_of;
+
+use oxverbs::ffi_core::Errno;
+use oxverbs::ffi_core::mlx5::{Draft, QueueKind, RecvQueue, SendQueue};
+use oxverbs::ffi_core::mlx5_control::geometry::{SendOps, Transport};
+use oxverbs::ffi_core::mlx5_control::qp::{MadeQp, QpObject, QpRequest};
+use oxverbs::ffi_core::uverbs_abi::handle::Xrcd;
+use oxverbs::ffi_core::uverbs_abi::types::{CreateQpFlags, QpCap, QpState};
+
+use crate::abi::attr::{ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex};
+use crate::abi::domain::verbs_xrcd;
+use crate::abi::driver::VERBS_QP_EX;
+use crate::abi::objects::{ibv_context, ibv_pd, ibv_qp, ibv_qp_ex};
+use crate::abi::work::wr_ops;
+use crate::common::destroyed;
+use crate::common::events::{init_wait, wait_for_events};
+use crate::common::memory::of_pd;
+use crate::context::family;
+use crate::door::control;
+use crate::library::library;
+use crate::lock::{Locked, QueueLock, Threads};
+use crate::mlx5::domain::{self, Share};
+use crate::mlx5::{Mlx5, cq, srq};
+
+mod builder;
+mod post;
+mod state;
+
+pub(crate) use post::{bind_mw, post_recv, post_send, receive_list};
+pub(crate) use state::{modify_qp, query_qp};
+
+/// Bytes for the largest `struct verbs_qp`.
+const HEAD: usize = 384;
+
+/// A queue pair: room for the program's view, which differs between releases, and ours behind it.
+#[repr(C, align(8))]
+#[derive(Debug)]
+pub(crate) struct Qp {
+    head: [u64; HEAD / 8],
+    send: Option<Locked<Send, QueueLock>>,
+    recv: Option<Locked<RecvQueue, QueueLock>>,
+    object: QpObject,
+    sq_sig_all: bool,
+    _domain: Option<Share>,
+}
+
+const _: () = assert!(offset_of!(Qp, send) >= HEAD);
+
+#[derive(Debug)]
+struct Send {
+    queue: SendQueue,
+    /// The batch between `ibv_wr_start` and `ibv_wr_complete`.
+    draft: Draft,
+}
+
+/// # Safety
+///
+/// A queue pair of ours (C1).
+#[inline(always)]
+unsafe fn of<'a, T>(qp: *mut T) -> &'a Qp {
+    // SAFETY: made by `create`, which is where the program's pointer comes from.
+    unsafe { &*qp.cast::<Qp>() }
+}
+
+/// `enum ibv_qp_type`.
+mod qp_type {
+    pub(super) const RC: u32 = 2;
+    pub(super) const UC: u32 = 3;
+    pub(super) const UD: u32 = 4;
+    pub(super) const RAW_PACKET: u32 = 8;
+    pub(super) const XRC_SEND: u32 = 9;
+    pub(super) const XRC_RECV: u32 = 10;
+}
+
+/// `enum ibv_qp_init_attr_mask`.
+mod attr {
+    pub(super) const PD: u32 = 1;
+    pub(super) const XRCD: u32 = 1 << 1;
+    pub(super) const CREATE_FLAGS: u32 = 1 << 2;
+    pub(super) const MAX_TSO_HEADER: u32 = 1 << 3;
+    pub(super) const IND_TABLE: u32 = 1 << 4;
+    pub(super) const RX_HASH: u32 = 1 << 5;
+    pub(super) const SEND_OPS: u32 = 1 << 6;
+    pub(super) const ALL: u32 = (1 << 7) - 1;
+}
+
+/// `IBV_QP_CREATE_SOURCE_QPN`.
+const CREATE_SOURCE_QPN: u32 = 1 << 10;
+
+fn transport(number: c_uint) -> Result<(Transport, QueueKind), Errno> {
+    Ok(match number {
+        qp_type::RC => (Transport::Rc, QueueKind::Rc),
+        qp_type::UC => (Transport::Uc, QueueKind::Uc),
+        qp_type::UD => (Transport::Ud, QueueKind::Ud),
+        qp_type::RAW_PACKET => (Transport::RawPacket, QueueKind::RawPacket),
+        qp_type::XRC_SEND => (Transport::XrcSend, QueueKind::XrcSend),
+        qp_type::XRC_RECV => (Transport::XrcRecv, QueueKind::XrcRecv),
+        // Dynamic connections are made by mlx5dv only.
+        _ => return Err(Errno(libc::EINVAL)),
+    })
+}
+
+fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*mut Qp, Errno> {
+    let has = |bit| init.comp_mask & bit != 0;
+    let (transport, kind) = transport(init.qp_type)?;
+    if init.comp_mask & !attr::ALL != 0 || has(attr::MAX_TSO_HEADER) && kind != QueueKind::RawPacket
+    {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: an open mlx5 device (C1).
+    let device = unsafe { family::<Mlx5>(context) }?;
+    let send_ops = has(attr::SEND_OPS).then_some(init.send_ops_flags);
+    let builder = match send_ops {
+        Some(wanted) => {
+            let ops = builder::ops(kind, device.context().has_atomics(), wanted);
+            Some(ops.ok_or(Errno(libc::EOPNOTSUPP))?)
+        }
+        None => None,
+    };
+    let pd = if has(attr::PD) {
+        init.pd
+    } else {
+        std::ptr::null_mut()
+    };
+    let mut request = QpRequest::new(transport);
+    if kind == QueueKind::XrcRecv {
+        if !has(attr::XRCD) || init.xrcd.is_null() {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: an XRC domain of ours (C1).
+        request.xrcd = Xrcd(unsafe { (*init.xrcd.cast::<verbs_xrcd>()).handle });
+    } else {
+        if pd.is_null() || init.send_cq.is_null() {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: a protection domain of ours (C1).
+        (_, request.pd) = unsafe { of_pd(pd) };
+        // SAFETY: a completion queue of ours (C1).
+        request.send_cq = unsafe { cq::handle(init.send_cq) };
+        if kind != QueueKind::XrcSend {
+            if init.recv_cq.is_null() {
+                return Err(Errno(libc::EINVAL));
+            }
+            // SAFETY: as above.
+            request.recv_cq = unsafe { cq::handle(init.recv_cq) };
+            if !init.srq.is_null() {
+                // SAFETY: a shared receive queue of ours (C1).
+                request.srq = Some(unsafe { srq::shared(init.srq) });
+            }
+        }
+        request.cap = QpCap {
+            max_send_wr: init.cap.max_send_wr,
+            max_recv_wr: init.cap.max_recv_wr,
+            max_send_sge: init.cap.max_send_sge,
+            max_recv_sge: init.cap.max_recv_sge,
+            max_inline_data: init.cap.max_inline_data,
+        };
+    }
+    if has(attr::CREATE_FLAGS) {
+        if init.create_flags & CREATE_SOURCE_QPN != 0 {
+            if kind != QueueKind::Ud {
+                return Err(Errno(libc::EINVAL));
+            }
+            request.transport = Transport::Underlay;
+            request.source_qpn = Some(init.source_qpn);
+        }
+        // The other flags have the kernel's numbers.
+        request.flags = CreateQpFlags(init.create_flags & !CREATE_SOURCE_QPN);
+    }
+    request.sq_sig_all = init.sq_sig_all != 0;
+    request.send_ops = send_ops.map(SendOps);
+    if has(attr::MAX_TSO_HEADER) {
+        request.max_tso_header = init.max_tso_header.into();
+    }
+    // SAFETY: an open context.
+    let async_fd = unsafe { (*context).async_fd };
+    request.async_event = (async_fd >= 0).then_some(async_fd);
+    let mut share = None;
+    if !pd.is_null() {
+        // SAFETY: a protection domain of ours (C1), which outlives the queue pair.
+        request.thread = unsafe { domain::thread_register(pd) };
+        // SAFETY: as above.
+        request.allocator = unsafe { domain::allocator(pd) };
+        // SAFETY: as above.
+        share = unsafe { domain::share(pd) };
+    }
+    let threads = if request.thread.is_some() {
+        Threads::One
+    } else {
+        device.threads()
+    };
+    let place = Box::<Qp>::new_uninit();
+    request.cookie = place.as_ptr().expose_provenance();
+    request.user_handle = request.cookie as u64;
+    let MadeQp {
+        object,
+        send,
+        receive,
+    } = device.context().create_qp(&request)?;
+    init.cap = caps(object.cap());
+    let (handle, number) = (object.handle(), object.number());
+    let send = send.map(|queue| {
+        let draft = queue.begin();
+        Locked::with(Send { queue, draft }, QueueLock::new(threads))
+    });
+    let qp = Qp {
+        head: [0; HEAD / 8],
+        send,
+        recv: receive.map(|queue| Locked::with(queue, QueueLock::new(threads))),
+        object,
+        sq_sig_all: init.sq_sig_all != 0,
+        _domain: share,
+    };
+    // A raw packet queue would take packets before RTR if it were told of receives.
+    if kind == QueueKind::RawPacket
+        && let Some(recv) = &qp.recv
+    {
+        recv.lock().hold_back(true);
+    }
+    let has_send = qp.send.is_some();
+    let qp = Box::into_raw(Box::write(place, qp));
+    // SAFETY: the head of the new object, zeroed, which is a valid `ibv_qp`.
+    let base = unsafe { &mut *qp.cast::<ibv_qp>() };
+    base.context = context;
+    base.qp_context = init.qp_context;
+    base.pd = pd;
+    base.send_cq = init.send_cq;
+    base.recv_cq = init.recv_cq;
+    base.srq = init.srq;
+    base.handle = handle.0;
+    base.qp_num = number;
+    base.state = c_uint::from(QpState::RESET.0);
+    base.qp_type = init.qp_type;
+    // SAFETY: the new object's own.
+    unsafe { init_wait(&raw mut base.mutex, &raw mut base.cond) };
+    if let Some(ops) = builder.filter(|_| has_send) {
+        // SAFETY: the head of the new object, which has a send queue.
+        unsafe { offer_builder(qp, &ops) };
+    }
+    Ok(qp)
+}
+
+/// Fills the slots of `ibv_qp_ex` that this release has, and marks the queue pair as extended.
+///
+/// # Safety
+///
+/// `qp` is a new object.
+unsafe fn offer_builder(qp: *mut Qp, ops: &wr_ops) {
+    let Some(library) = library() else { return };
+    let slots = library.layout.wr_slots;
+    let to = qp
+        .wrapping_byte_add(offset_of!(ibv_qp_ex, ops))
+        .cast::<*const c_void>();
+    let from = (&raw const *ops).cast::<*const c_void>();
+    // SAFETY: the head has room for 22 slots, and a release has no more.
+    unsafe { from.copy_to_nonoverlapping(to, slots) };
+    let mask = qp
+        .wrapping_byte_add(library.layout.qp_comp_mask_offset())
+        .cast::<u32>();
+    // SAFETY: within the head.
+    unsafe { mask.write(VERBS_QP_EX) };
+}
+
+fn caps(cap: &QpCap) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+pub(crate) unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut Qp {
+    control("create_qp", || {
+        // SAFETY: a protection domain of ours (C1).
+        let (context, _) = unsafe { of_pd(pd) };
+        // SAFETY: the caller's attributes, which the verb writes back to.
+        let init = unsafe { &mut *init };
+        // SAFETY: numbers and pointers; all-zero bytes are valid.
+        let mut extended: ibv_qp_init_attr_ex = unsafe { std::mem::zeroed() };
+        extended.qp_context = init.qp_context;
+        extended.send_cq = init.send_cq;
+        extended.recv_cq = init.recv_cq;
+        extended.srq = init.srq;
+        extended.cap = init.cap;
+        extended.qp_type = init.qp_type;
+        extended.sq_sig_all = init.sq_sig_all;
+        extended.comp_mask = attr::PD;
+        extended.pd = pd;
+        let qp = create(context, &mut extended)?;
+        init.cap = extended.cap;
+        Ok(qp)
+    })
+}
+
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    init: *mut ibv_qp_init_attr_ex,
+) -> *mut Qp {
+    control("create_qp_ex", || {
+        // SAFETY: the caller's attributes, which the verb writes back to.
+        let init = unsafe { &mut *init };
+        if init.comp_mask & (attr::RX_HASH | attr::IND_TABLE) != 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        create(context, init)
+    })
+}
+
+/// Removes what is left of a queue from its completion queues.
+///
+/// # Safety
+///
+/// `qp` is one of ours (C1), and so are its queues.
+unsafe fn clean(qp: *mut ibv_qp, key: u32) {
+    // SAFETY: the caller's promise.
+    let base = unsafe { &*qp };
+    // SAFETY: null, or a completion queue of ours that stays as long as the queue pair.
+    unsafe { cq::clean(base.recv_cq, key) };
+    if base.send_cq != base.recv_cq {
+        // SAFETY: as above.
+        unsafe { cq::clean(base.send_cq, key) };
+    }
+}
+
+pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
+    control("destroy_qp", || {
+        // SAFETY: a queue pair of ours (C1), which nobody else uses.
+        let object = unsafe { &mut (*qp.cast::<Qp>()).object };
+        let dying = destroyed(object.destroy())?;
+        let reported = dying.as_ref().map(|dying| dying.events());
+        if let Some(key) = dying.as_ref().and_then(|dying| dying.key()) {
+            // SAFETY: as above.
+            unsafe { clean(qp, key) };
+        }
+        drop(dying);
+        // SAFETY: a field of a live object.
+        let mutex = unsafe { &raw mut (*qp).mutex };
+        // SAFETY: as above.
+        let cond = unsafe { &raw mut (*qp).cond };
+        // SAFETY: as above.
+        let completed = unsafe { &raw const (*qp).events_completed };
+        if let Some(reported) = reported {
+            // SAFETY: they belong together, initialised by `create`.
+            unsafe { wait_for_events(mutex, cond, completed, reported) };
+        }
+        // SAFETY: made by `create`, and gone for the kernel and the program.
+        drop(unsafe { Box::from_raw(qp.cast::<Qp>()) });
+        Ok(())
+    })
+}

@@ -1,0 +1,100 @@
+//! mlx5 devices: the same C program under Debian's libmlx5 and under our plug-in, on the fake kernel.
+
+mod common;
+
+use std::path::Path;
+
+use common::{compile, has_provider, on_fake, plugin, succeed};
+
+/// What the program prints under one provider.
+fn under(program: &Path, ours: Option<&Path>, settings: &str, part: &str) -> String {
+    let mut command = on_fake(program, settings);
+    command.arg(part);
+    if let Some(plugin) = ours {
+        command
+            .env("IBV_DRIVERS", plugin)
+            // mlx5 devices are ours on request only.
+            .env("OXVERBS_DEVICES", "mlx5_0")
+            .env("EXPECT_PROVIDER", "oxverbs");
+    } else {
+        command.env("EXPECT_PROVIDER", "libmlx5");
+    }
+    succeed(command)
+}
+
+/// Compares the transcripts of some parts of `mlx5_control.c`.
+fn same(test: &str, settings: &str, parts: &[&str]) {
+    if !has_provider(test, "libmlx5-rdmav") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let program = compile("mlx5_control", dir.path());
+    let plugin = plugin(dir.path());
+    for part in parts {
+        let official = under(&program, None, settings, part);
+        let ours = under(&program, Some(&plugin), settings, part);
+        assert!(official.lines().count() > 3, "{official}");
+        for (official, ours) in official.lines().zip(ours.lines()) {
+            assert_eq!(official, ours, "{settings}: {part} (left: libmlx5)");
+        }
+        assert_eq!(official.lines().count(), ours.lines().count());
+    }
+}
+
+/// Sizes that are granted, numbers that are answered, the errno of what is refused.
+#[test]
+fn control_verbs_answer_as_libmlx5s() {
+    let parts = ["device", "regions", "qp", "srq", "ah"];
+    let name = "fake-kernel::mlx5_plugin::control_verbs_answer_as_libmlx5s";
+    same(name, "mlx5", &parts);
+}
+
+/// The same on a kernel that gives doorbell registers with the context, and completions that name their queue by number.
+#[test]
+fn control_verbs_answer_as_libmlx5s_on_older_kernels() {
+    let parts = ["device", "regions", "qp", "srq", "ah"];
+    let name = "fake-kernel::mlx5_plugin::control_verbs_answer_as_libmlx5s_on_older_kernels";
+    for settings in [
+        "mlx5,tot-bfregs=16",
+        "mlx5,cqe-version=0",
+        "mlx5,no-bf,no-devx",
+        "mlx5,link=ib",
+    ] {
+        same(name, settings, &parts);
+    }
+}
+
+/// A device that nobody asked us to take is left alone, even if there is no other provider.
+#[test]
+fn devices_are_taken_on_request_only() {
+    let name = "fake-kernel::mlx5_plugin::devices_are_taken_on_request_only";
+    if !has_provider(name, "libmlx5-rdmav") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let program = compile("mlx5_control", dir.path());
+    let provider = |devices: Option<&str>, marker: bool| {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        // The marker counts beside the file itself, not beside a link to it.
+        let link = plugin(home.path()).with_file_name("liboxverbs-rdmav34.so");
+        let file = std::fs::read_link(&link).expect("a link");
+        std::fs::remove_file(&link).expect("it can be removed");
+        std::fs::copy(file, &link).expect("a copy");
+        if marker {
+            std::fs::write(home.path().join("claim-mlx5"), "").expect("a file");
+        }
+        let mut command = on_fake(&program, "mlx5");
+        command
+            .arg("regions")
+            .env("IBV_DRIVERS", home.path().join("liboxverbs"));
+        if let Some(devices) = devices {
+            command.env("OXVERBS_DEVICES", devices);
+        }
+        command.env("EXPECT_PROVIDER", "oxverbs");
+        command.output().expect("timeout(1)").status.success()
+    };
+    assert!(!provider(None, false));
+    assert!(provider(None, true));
+    assert!(provider(Some("mlx5_0"), false));
+    assert!(!provider(Some("mlx5_1"), true));
+}
