@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use fake_kernel::{Config, FakeKernel, Family};
 
+use crate::bench::worker;
 use crate::c::device::CDevice;
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
@@ -25,6 +26,21 @@ pub struct Arguments {
 enum Word {
     /// Posts the same through all and compares.
     Compare(Compare),
+    /// Times everything in this process and prints it as JSON.
+    Measure(Measure),
+}
+
+#[derive(Debug, Args)]
+struct Measure {
+    /// Our plug-in, for the device that `OXVERBS_DEVICES` names.
+    #[arg(long)]
+    plugin: Option<String>,
+    /// Timed regions of each case on each implementation.
+    #[arg(long, default_value_t = 2000)]
+    regions: usize,
+    /// Only cases whose names contain this.
+    #[arg(long, default_value = "")]
+    filter: String,
 }
 
 #[derive(Debug, Args)]
@@ -61,6 +77,16 @@ pub fn kernel() -> Config {
 pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
     match &arguments.word {
         Word::Compare(arguments) => compare(arguments, kernel),
+        Word::Measure(arguments) => {
+            let measured = worker::run(
+                kernel,
+                arguments.plugin.as_deref(),
+                arguments.regions,
+                &arguments.filter,
+            )?;
+            println!("{}", serde_json::to_string(&measured)?);
+            Ok(0)
+        }
     }
 }
 

@@ -4,3 +4,5 @@ pub mod c;
 pub mod case;
 pub mod clock;
 pub mod measure;
+pub mod native;
+pub mod worker;

@@ -1,0 +1,479 @@
+//! Our queues under the clock: what a Rust program calls, without libibverbs.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use oxverbs::data::mlx5::{
+    BlueFlame, Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog, InlinePiece, Operation,
+    QueueKind, QueueRecord, ReceiveSide, RecvParts, RecvQueue, RecvRequest, RecvShared, Register,
+    Remote, SendFlags, SendLimits, SendParts, SendQueue, SendRequest, SendShared, Sharing,
+    UserIndexTable, WrOpcode,
+};
+use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
+use wqe_format::rxe::Sge;
+
+use super::case::{Case, OPS, Poll, Side, Via};
+use super::clock::ticks;
+use super::measure::Timed;
+use crate::native::Pages;
+use crate::ring::CqWriter;
+use crate::trace;
+
+const ENTRIES: u32 = 1024;
+const QPN: u32 = 0x77;
+const USER_INDEX: u32 = 0x1234;
+const REMOTE: Remote = Remote {
+    addr: 0x1000,
+    rkey: 0x77,
+};
+
+/// A work request as a program keeps it.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    wr_id: u64,
+    opcode: WrOpcode,
+    flags: SendFlags,
+    sge: Sge,
+}
+
+// SAFETY: inline elements name the subject's own 16 bytes.
+unsafe impl SendRequest for Request {
+    #[inline]
+    fn wr_id(&self) -> u64 {
+        self.wr_id
+    }
+
+    #[inline]
+    fn opcode(&self) -> WrOpcode {
+        self.opcode
+    }
+
+    #[inline]
+    fn flags(&self) -> SendFlags {
+        self.flags
+    }
+
+    #[inline]
+    fn sges(&self) -> &[Sge] {
+        std::slice::from_ref(&self.sge)
+    }
+
+    #[inline]
+    fn remote(&self) -> Remote {
+        REMOTE
+    }
+}
+
+/// A receive likewise.
+#[derive(Clone, Copy, Debug)]
+struct Receive {
+    wr_id: u64,
+    sge: Sge,
+}
+
+impl RecvRequest for Receive {
+    #[inline]
+    fn wr_id(&self) -> u64 {
+        self.wr_id
+    }
+
+    #[inline]
+    fn sges(&self) -> &[Sge] {
+        std::slice::from_ref(&self.sge)
+    }
+}
+
+/// Our queues. They are dropped before their memory.
+#[derive(Debug)]
+pub struct NativeTimed {
+    send: SendQueue,
+    recv: RecvQueue,
+    cq: CompletionQueue,
+    writer: CqWriter,
+    sent: u32,
+    send_done: u32,
+    received: u32,
+    recv_done: u32,
+    requests: Vec<Request>,
+    receives: Vec<Receive>,
+    found: Vec<Completion>,
+    data: Box<[u8; 16]>,
+    current: Option<Case>,
+    _table: Arc<UserIndexTable>,
+    pages: Vec<Pages>,
+}
+
+impl NativeTimed {
+    /// Queues like those that the providers are timed with.
+    ///
+    /// # Errors
+    ///
+    /// No memory.
+    pub fn new() -> Result<Self> {
+        let entries = ENTRIES as usize;
+        let send_ring = Pages::new(entries * 64)?;
+        let recv_ring = Pages::new(entries * 16)?;
+        let cq_ring = Pages::new(entries * 64)?;
+        let words = Pages::new(4096)?;
+        let page = Pages::new(4096)?;
+        let send = SendShared::new(send_ring.start(), ENTRIES, 0);
+        let recv = RecvShared::new(recv_ring.start(), ENTRIES, 4, false, 0);
+        // SAFETY: the rings live as long as this subject, whose queues are dropped first.
+        let record = unsafe {
+            QueueRecord::new(
+                QueueKind::Rc,
+                QPN,
+                0,
+                Some(send),
+                ReceiveSide::Own(recv),
+                None,
+            )
+        };
+        let record = Arc::new(record);
+        let table = UserIndexTable::new();
+        table
+            .insert(USER_INDEX, record.clone())
+            .map_err(|_| anyhow!("user index"))?;
+        // SAFETY: used while the pages live.
+        let register = unsafe { page.shared(0x800, 512) };
+        // SAFETY: a page of its own, that nobody else stores to.
+        let register = unsafe {
+            Register::new(
+                register.pointer(),
+                256,
+                BlueFlame::Always,
+                Sharing::Exclusive,
+                None,
+            )
+        };
+        // SAFETY: used while the pages live.
+        let send_word = unsafe { words.shared(0, 8) };
+        let parts = SendParts {
+            record: record.clone(),
+            doorbell: send_word.pointer().cast(),
+            register,
+            limits: SendLimits {
+                max_wr: ENTRIES,
+                max_sge: 1,
+                max_inline: 16,
+                min_inline_header: 18,
+                max_tso: 0,
+                max_tso_header: 0,
+                checksums: false,
+                atomics: true,
+                max_copy: 0,
+            },
+            signal_all: false,
+            signature: false,
+        };
+        // SAFETY: memory that lives as long as this subject, and is nobody else's.
+        let mut send = unsafe { SendQueue::new(parts) };
+        send.set_accepting(true);
+        let parts = RecvParts {
+            record,
+            doorbell: send_word.pointer().cast(),
+            max_wr: ENTRIES,
+            max_sge: 1,
+        };
+        // SAFETY: as above.
+        let mut recv = unsafe { RecvQueue::new(parts) };
+        recv.set_accepting(true);
+        // SAFETY: used while the pages live.
+        let cq_word = unsafe { words.shared(64, 8) };
+        let parts = CqParts {
+            ring: cq_ring.start(),
+            entries: ENTRIES,
+            entry_size: 64,
+            cqn: 0x77,
+            doorbell_record: cq_word.pointer().cast(),
+            uar: page.start(),
+            version: CqeVersion::V1(table.clone()),
+            clock: None,
+            error_log: Arc::new(ErrorLog::default()),
+            memory: None,
+        };
+        // SAFETY: as above.
+        let cq = unsafe { CompletionQueue::new(parts) }?;
+        // SAFETY: used while the pages live.
+        let ring = unsafe { cq_ring.shared(0, entries * 64) };
+        Ok(Self {
+            send,
+            recv,
+            cq,
+            writer: CqWriter::new(ring, ENTRIES, 64),
+            sent: 0,
+            send_done: 0,
+            received: 0,
+            recv_done: 0,
+            requests: Vec::new(),
+            receives: Vec::new(),
+            found: vec![Completion::default(); 16],
+            data: Box::new([7; 16]),
+            current: None,
+            _table: table,
+            pages: vec![page, send_ring, recv_ring, cq_ring, words],
+        })
+    }
+
+    fn fill(&mut self, case: &Case) {
+        if self.current == Some(*case) {
+            return;
+        }
+        self.current = Some(*case);
+        let (write, inline, signalled) = match *case {
+            Case::Send {
+                write,
+                inline,
+                signalled,
+                ..
+            } => (write, inline, signalled),
+            Case::Loop { signalled } => (true, false, signalled),
+            _ => (true, false, 1),
+        };
+        let sge = Sge {
+            addr: self.data.as_ptr().expose_provenance() as u64,
+            length: if inline { 16 } else { 64 },
+            lkey: 0x1234,
+        };
+        self.requests = (0..OPS)
+            .map(|index| {
+                let mut flags = SendFlags::NONE;
+                if index % signalled == signalled - 1 {
+                    flags = flags.with(SendFlags::SIGNALED);
+                }
+                if inline {
+                    flags = flags.with(SendFlags::INLINE);
+                }
+                Request {
+                    wr_id: index as u64,
+                    opcode: if write {
+                        WrOpcode::RDMA_WRITE
+                    } else {
+                        WrOpcode::SEND
+                    },
+                    flags,
+                    sge,
+                }
+            })
+            .collect();
+        self.receives = (0..OPS)
+            .map(|index| Receive {
+                wr_id: index as u64,
+                sge,
+            })
+            .collect();
+    }
+
+    #[inline(always)]
+    fn post(&mut self, batch: usize, ops: usize) {
+        self.sent += ops as u32;
+        for batch in self.requests[..ops].chunks_exact(batch) {
+            let posted = self.send.post(batch);
+            debug_assert!(posted.is_ok());
+            black_box(posted.is_ok());
+        }
+    }
+
+    #[inline(always)]
+    fn build<const WRITE: bool, const INLINE: bool>(
+        &mut self,
+        signalled: usize,
+        batch: usize,
+        ops: usize,
+    ) {
+        self.sent += ops as u32;
+        let operation = if WRITE {
+            Operation::RdmaWrite(REMOTE)
+        } else {
+            Operation::Send
+        };
+        let sge = Sge {
+            addr: self.data.as_ptr().expose_provenance() as u64,
+            length: 64,
+            lkey: 0x1234,
+        };
+        let piece = InlinePiece {
+            addr: self.data.as_ptr(),
+            len: 16,
+        };
+        for at in (0..ops).step_by(batch) {
+            let mut draft = self.send.begin();
+            for index in at..at + batch {
+                let flags = if index % signalled == signalled - 1 {
+                    SendFlags::SIGNALED
+                } else {
+                    SendFlags::NONE
+                };
+                // SAFETY: no header.
+                let opened = unsafe { self.send.open(&mut draft, index as u64, flags, &operation) };
+                debug_assert!(opened.is_ok());
+                let set = if INLINE {
+                    // SAFETY: 16 bytes of this subject.
+                    unsafe { self.send.set_inline(&mut draft, std::iter::once(piece)) }
+                } else {
+                    // SAFETY: memory that nothing is sent from in truth.
+                    unsafe { self.send.set_sge(&mut draft, &sge) }
+                };
+                debug_assert!(set.is_ok());
+            }
+            let posted = self.send.commit(draft);
+            debug_assert!(posted.is_ok());
+            black_box(posted.is_ok());
+        }
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, batch: usize, ops: usize) {
+        self.received += ops as u32;
+        for batch in self.receives[..ops].chunks_exact(batch) {
+            let posted = self.recv.post(batch.iter().copied());
+            debug_assert!(posted.is_ok());
+            black_box(posted.is_ok());
+        }
+    }
+
+    #[inline(always)]
+    fn poll(&mut self, batch: usize, ops: usize) {
+        for _ in (0..ops).step_by(batch) {
+            let n = self.cq.poll(&mut self.found[..batch]);
+            debug_assert_eq!(n, batch);
+            black_box(n);
+        }
+    }
+
+    fn complete(&mut self, side: Side, from: u32, n: usize, every: usize) {
+        for index in (0..n).filter(|index| index % every == every - 1) {
+            let counter = (from + index as u32) as u16;
+            let (opcode, operation) = match side {
+                Side::Requester => (CqeOpcode::REQ, 0x08_u32),
+                Side::Responder => (CqeOpcode::RESP_SEND, 0),
+            };
+            let cqe = Cqe64 {
+                srqn_uidx: USER_INDEX.into(),
+                byte_cnt: 64.into(),
+                sop_drop_qpn: SopDropQpn::from_bits((operation << 24 | QPN).into()),
+                wqe_counter: counter.into(),
+                op_own: OpOwn::of(opcode, CqeFormat::NONE, false, false),
+                ..Cqe64::default()
+            };
+            self.writer.write(&[], cqe);
+        }
+    }
+
+    fn drain(&mut self) {
+        let (sends, recvs) = (self.sent - self.send_done, self.received - self.recv_done);
+        let mut left = recvs as usize;
+        if sends > 0 {
+            self.complete(Side::Requester, self.sent - 1, 1, 1);
+            left += 1;
+        }
+        self.complete(Side::Responder, self.recv_done, recvs as usize, 1);
+        self.poll(1, left);
+        self.send_done = self.sent;
+        self.recv_done = self.received;
+    }
+
+    #[inline(always)]
+    fn go(&mut self, case: &Case, ops: usize) {
+        match *case {
+            Case::Send {
+                via: Via::Chain,
+                batch,
+                ..
+            } => self.post(batch, ops),
+            Case::Send {
+                write,
+                inline,
+                signalled,
+                batch,
+                ..
+            } => match (write, inline) {
+                (true, true) => self.build::<true, true>(signalled, batch, ops),
+                (true, false) => self.build::<true, false>(signalled, batch, ops),
+                (false, true) => self.build::<false, true>(signalled, batch, ops),
+                (false, false) => self.build::<false, false>(signalled, batch, ops),
+            },
+            Case::Recv { batch } => self.receive(batch, ops),
+            Case::Poll { batch, .. } => self.poll(batch, ops),
+            Case::Empty { .. } => {
+                for _ in 0..ops {
+                    black_box(self.cq.poll(&mut self.found));
+                }
+            }
+            Case::Loop { signalled } => {
+                let completions = 16 / signalled;
+                for _ in 0..ops / 16 {
+                    self.post(16, 16);
+                    self.poll(completions, completions);
+                }
+            }
+        }
+    }
+}
+
+impl Timed for NativeTimed {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn has(&self, case: &Case) -> bool {
+        !matches!(
+            case,
+            Case::Poll {
+                poll: Poll::Lazy { .. },
+                ..
+            } | Case::Empty {
+                poll: Poll::Lazy { .. }
+            }
+        )
+    }
+
+    fn prepare(&mut self, case: &Case, ops: usize) {
+        self.fill(case);
+        self.drain();
+        match *case {
+            Case::Poll { side, batch, .. } => {
+                let from = match side {
+                    Side::Requester => {
+                        let from = self.sent;
+                        self.post(16, ops);
+                        self.send_done = self.sent;
+                        from
+                    }
+                    Side::Responder => {
+                        let from = self.received;
+                        self.receive(batch, ops);
+                        self.recv_done = self.received;
+                        from
+                    }
+                };
+                self.complete(side, from, ops, 1);
+            }
+            Case::Loop { signalled } => {
+                self.complete(Side::Requester, self.sent, ops, signalled);
+                self.send_done = self.sent + ops as u32;
+            }
+            _ => {}
+        }
+    }
+
+    #[inline(never)]
+    fn timed(&mut self, case: &Case, ops: usize) -> u64 {
+        let start = ticks();
+        self.go(case, ops);
+        ticks() - start
+    }
+
+    #[inline(never)]
+    fn plain(&mut self, case: &Case, ops: usize) {
+        self.go(case, ops);
+    }
+
+    fn register(&self) -> trace::Range {
+        trace::Range {
+            start: self.pages[0].start().as_ptr().expose_provenance(),
+            len: 4096,
+        }
+    }
+}
