@@ -8,6 +8,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -124,6 +125,31 @@ impl RawRecord {
     }
 }
 
+/// The records of a send queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots<'a> {
+    start: NonNull<WorkSlot>,
+    _shared: PhantomData<&'a [WorkSlot]>,
+}
+
+impl Slots<'_> {
+    /// As [`SendShared::set_record`], of a plain work request.
+    ///
+    /// # Safety
+    ///
+    /// `block` is below the number of blocks.
+    #[inline(always)]
+    pub(super) unsafe fn set_plain(&self, block: u32, wr_id: u64, head: u32, opcode: u8) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.start.add(block as usize) };
+        // SAFETY: one of the records, which are borrowed.
+        let slot = unsafe { slot.as_ref() };
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        slot.rest
+            .store(u64::from(head) | u64::from(opcode) << 32, Ordering::Relaxed);
+    }
+}
+
 /// The part of a send queue that its poller knows.
 pub struct SendShared {
     slots: Box<[WorkSlot]>,
@@ -178,6 +204,15 @@ impl SendShared {
         let place = wqebb as usize & (self.slots.len() - 1);
         // SAFETY: the length is a power of two, so the masked index is below it.
         unsafe { self.slots.get_unchecked(place) }
+    }
+
+    /// The records, for a loop that keeps where they are in registers.
+    #[inline(always)]
+    pub(super) fn slots(&self) -> Slots<'_> {
+        Slots {
+            start: NonNull::from(&*self.slots).cast(),
+            _shared: PhantomData,
+        }
     }
 
     /// As [`record`](Self::record), not decoded yet.

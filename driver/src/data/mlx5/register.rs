@@ -62,6 +62,8 @@ enum State {
 }
 
 struct Shared {
+    base: NonNull<u8>,
+    half: u32,
     lock: SpinLock,
     locked: bool,
     /// Offset of the half that is next.
@@ -71,6 +73,10 @@ struct Shared {
 
 // SAFETY: a register is the process's, not a thread's; stores to it are made through `&mut self`, or with the lock held.
 unsafe impl Send for Register {}
+// SAFETY: as above: stores are made with the lock held, or by one thread at a time as the maker promised.
+unsafe impl Send for Shared {}
+// SAFETY: as above; all else is atomic or never changes.
+unsafe impl Sync for Shared {}
 
 /// A work request in its ring, as the register needs it.
 #[derive(Clone, Copy, Debug)]
@@ -79,10 +85,23 @@ pub(super) struct Announced {
     pub(super) ctrl: NonNull<u64>,
     /// Its length in units of 16 bytes.
     pub(super) ds: u32,
+    /// Its length in blocks.
+    pub(super) blocks: u32,
     /// Whether it was posted alone.
     pub(super) alone: bool,
     /// Whether it has inline data.
     pub(super) inline: bool,
+}
+
+/// What is stored to a register.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    ctrl: NonNull<u64>,
+    /// Blocks that are copied; none if it is the doorbell.
+    blocks: u32,
+    /// The ring.
+    start: NonNull<u64>,
+    end: NonNull<u64>,
 }
 
 impl Register {
@@ -111,6 +130,8 @@ impl Register {
                 _memory: memory,
             },
             Sharing::Locked | Sharing::OneThread => State::Shared(Arc::new(Shared {
+                base,
+                half,
                 lock: SpinLock::new(sharing == Sharing::Locked),
                 locked: sharing == Sharing::Locked,
                 offset: AtomicU32::new(0),
@@ -171,38 +192,44 @@ impl Register {
             && announced.ds > 1
             && announced.ds <= self.limit
             && (announced.inline || self.prefer);
+        let stored = Stored {
+            ctrl: announced.ctrl,
+            blocks: if copied { announced.blocks } else { 0 },
+            start,
+            end,
+        };
         match &mut self.state {
             State::Own { offset, .. } => {
                 barrier::device_sees_doorbell_record_before_register();
                 // SAFETY: one of two halves of a register; its memory is mapped as `new`'s caller promised.
                 let to = unsafe { self.base.add(*offset as usize) }.cast();
                 // SAFETY: the caller's promise; nobody else stores to the register.
-                unsafe { store(to, announced, copied, start, end) };
+                unsafe { store(to, stored) };
                 barrier::register_stores_leave_the_processor();
                 *offset ^= self.half;
             }
             State::Shared(shared) => {
-                let shared = &**shared;
+                let Stored {
+                    ctrl,
+                    blocks,
+                    start,
+                    end,
+                } = stored;
                 // SAFETY: the caller's promise.
-                unsafe { shared.ring(self.base, self.half, announced, copied, start, end) };
+                unsafe { shared.ring(ctrl, blocks, start, end) };
             }
         }
     }
 }
 
 impl Shared {
+    /// Arguments in registers: they are not laid down in memory before it is clear that this is called.
+    ///
     /// # Safety
     ///
     /// As for [`Register::ring`].
-    unsafe fn ring(
-        &self,
-        base: NonNull<u8>,
-        half: u32,
-        announced: Announced,
-        copied: bool,
-        start: NonNull<u64>,
-        end: NonNull<u64>,
-    ) {
+    #[inline(never)]
+    unsafe fn ring(&self, ctrl: NonNull<u64>, blocks: u32, start: NonNull<u64>, end: NonNull<u64>) {
         let held = self.lock.lock();
         // On x86 taking the lock is a locked instruction, which orders stores of every memory type and empties
         // write-combining buffers (SDM 3A, 9.2.5 and 12.3.1).
@@ -211,11 +238,17 @@ impl Shared {
         }
         let offset = self.offset.load(Ordering::Relaxed);
         // SAFETY: one of two halves of a register; its memory is mapped as `new`'s caller promised.
-        let to = unsafe { base.add(offset as usize) }.cast();
+        let to = unsafe { self.base.add(offset as usize) }.cast();
+        let stored = Stored {
+            ctrl,
+            blocks,
+            start,
+            end,
+        };
         // SAFETY: the caller's promise; the lock keeps others from the register.
-        unsafe { store(to, announced, copied, start, end) };
+        unsafe { store(to, stored) };
         barrier::register_stores_leave_the_processor();
-        self.offset.store(offset ^ half, Ordering::Relaxed);
+        self.offset.store(offset ^ self.half, Ordering::Relaxed);
         drop(held);
     }
 }
@@ -226,19 +259,13 @@ impl Shared {
 ///
 /// `to` is a mapped half; the rest as for [`Register::ring`].
 #[inline(always)]
-unsafe fn store(
-    to: NonNull<u64>,
-    announced: Announced,
-    copied: bool,
-    start: NonNull<u64>,
-    end: NonNull<u64>,
-) {
-    if copied {
+unsafe fn store(to: NonNull<u64>, stored: Stored) {
+    if stored.blocks != 0 {
         // SAFETY: the caller's promise; the length was compared with the half's.
-        unsafe { copy(to, announced.ctrl, announced.ds.div_ceil(4), start, end) };
+        unsafe { copy(to, stored) };
     } else {
         // SAFETY: a control segment in the ring.
-        let head = unsafe { announced.ctrl.read() };
+        let head = unsafe { stored.ctrl.read() };
         // SAFETY: a mapped half, aligned.
         unsafe { to.write_volatile(head) };
     }
@@ -251,13 +278,9 @@ unsafe fn store(
 ///
 /// As for [`store`], with room for `blocks`.
 #[inline(always)]
-unsafe fn copy(
-    mut to: NonNull<u64>,
-    mut from: NonNull<u64>,
-    mut blocks: u32,
-    start: NonNull<u64>,
-    end: NonNull<u64>,
-) {
+unsafe fn copy(mut to: NonNull<u64>, stored: Stored) {
+    let mut from = stored.ctrl;
+    let mut blocks = stored.blocks;
     const WORDS: usize = SEND_WQE_BB / 8;
     loop {
         for word in 0..WORDS {
@@ -278,8 +301,8 @@ unsafe fn copy(
         to = unsafe { to.add(WORDS) };
         // SAFETY: at most the end of the ring.
         from = unsafe { from.add(WORDS) };
-        if from == end {
-            from = start;
+        if from == stored.end {
+            from = stored.start;
         }
     }
 }

@@ -64,6 +64,12 @@ impl SendRing {
         self.mask + 1
     }
 
+    /// Blocks, less one.
+    #[inline(always)]
+    pub(super) fn mask(&self) -> u32 {
+        self.mask
+    }
+
     #[inline(always)]
     pub(super) fn start(&self) -> NonNull<Unit> {
         self.start
@@ -72,6 +78,14 @@ impl SendRing {
     #[inline(always)]
     pub(super) fn end(&self) -> NonNull<Unit> {
         self.end
+    }
+
+    /// The block that a counter of posted blocks is at.
+    #[inline(always)]
+    pub(super) fn block(&self, counter: u32) -> NonNull<Unit> {
+        let offset = (counter & self.mask) as usize * SEND_WQE_BB;
+        // SAFETY: the masked counter is below the number of blocks.
+        unsafe { self.start.byte_add(offset) }
     }
 
     /// The unit with a number, counted from any start of the ring on.
@@ -107,44 +121,72 @@ impl SendRing {
     }
 }
 
-/// Copies bytes. Short ones are copied by two overlapping moves: what is inline is short, and a call would cost more.
+/// Copies bytes. Short ones are copied without a call.
 ///
 /// # Safety
 ///
 /// As for [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    /// # Safety
-    ///
-    /// `len` bytes are readable and writable, and `size_of::<T>() <= len <= 2 * size_of::<T>()`.
-    #[inline(always)]
-    unsafe fn two<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
-        let last = len - size_of::<T>();
-        // SAFETY: the last bytes of the range.
-        let from_last = unsafe { from.add(last) };
-        // SAFETY: as above.
-        let to_last = unsafe { to.add(last) };
-        // SAFETY: the first bytes of the range.
-        let first = unsafe { from.cast::<T>().read_unaligned() };
-        // SAFETY: its last bytes.
-        let last = unsafe { from_last.cast::<T>().read_unaligned() };
-        // SAFETY: as for reading.
-        unsafe { to.cast::<T>().write_unaligned(first) };
-        // SAFETY: as for reading.
-        unsafe { to_last.cast::<T>().write_unaligned(last) };
-    }
-    match len {
-        // SAFETY: the length is between the size and twice of it.
-        8..=16 => unsafe { two::<u64>(from, to, len) },
-        // SAFETY: as above.
-        17..=32 => unsafe { two::<u128>(from, to, len) },
-        // SAFETY: as above.
-        4..=7 => unsafe { two::<u32>(from, to, len) },
-        // SAFETY: as above.
-        2..=3 => unsafe { two::<u16>(from, to, len) },
+    if len.wrapping_sub(1) < 64 {
+        // SAFETY: the caller's promise; between 1 and 64.
+        unsafe { copy_short(from, to, len) };
+    } else {
         // SAFETY: the caller's promise.
-        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
+        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
     }
+}
+
+/// Copies 1 to 64 bytes by two moves, which overlap if need be.
+///
+/// # Safety
+///
+/// As for [`std::ptr::copy_nonoverlapping`], with such a length.
+#[inline(always)]
+pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
+    if len >= 16 {
+        if len > 32 {
+            // SAFETY: the length is between the size and twice of it.
+            unsafe { two::<[u128; 2]>(from, to, len) };
+        } else {
+            // SAFETY: as above.
+            unsafe { two::<u128>(from, to, len) };
+        }
+    } else if len >= 8 {
+        // SAFETY: as above.
+        unsafe { two::<u64>(from, to, len) };
+    } else if len >= 4 {
+        // SAFETY: as above.
+        unsafe { two::<u32>(from, to, len) };
+    } else if len >= 2 {
+        // SAFETY: as above.
+        unsafe { two::<u16>(from, to, len) };
+    } else {
+        // SAFETY: one byte, by the caller's promise.
+        unsafe { two::<u8>(from, to, len) };
+    }
+}
+
+/// Copies the first and the last bytes of a range, which are all of it.
+///
+/// # Safety
+///
+/// `len` bytes are readable and writable and do not overlap, and `size_of::<T>() <= len <= 2 * size_of::<T>()`.
+#[inline(always)]
+unsafe fn two<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
+    let last = len - size_of::<T>();
+    // SAFETY: the last bytes of the range.
+    let from_last = unsafe { from.add(last) };
+    // SAFETY: as above.
+    let to_last = unsafe { to.add(last) };
+    // SAFETY: the first bytes of the range.
+    let first = unsafe { from.cast::<T>().read_unaligned() };
+    // SAFETY: its last bytes.
+    let last = unsafe { from_last.cast::<T>().read_unaligned() };
+    // SAFETY: as for reading.
+    unsafe { to.cast::<T>().write_unaligned(first) };
+    // SAFETY: as for reading.
+    unsafe { to_last.cast::<T>().write_unaligned(last) };
 }
 
 /// Where the next unit of a work request goes. Only numbers: with any ring, they are places in it.

@@ -671,7 +671,7 @@ impl SendQueue {
         kind: WorkKind,
         next_fence: CtrlFlags,
     ) {
-        let last = self.last(&cursor);
+        let last = self.last(&cursor, false);
         self.finish(&mut draft.position, last, wr_id, opcode.0, kind);
         draft.position.fence = next_fence;
         draft.last = cursor;
@@ -691,11 +691,15 @@ impl SendQueue {
         if draft.begun != self.head {
             return Err(PostError::Incomplete);
         }
-        self.stop = draft.stop;
+        self.stop = if draft.position.fence == CtrlFlags::NONE {
+            draft.stop
+        } else {
+            draft.position.head
+        };
         let count = draft.position.head.wrapping_sub(self.head);
         if count != 0 {
-            let last = self.last(&draft.last);
-            self.announce(draft.position, last, draft.inline);
+            let last = self.last(&draft.last, draft.inline);
+            self.announce(draft.position, last);
         }
         Ok(count)
     }

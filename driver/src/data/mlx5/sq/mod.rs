@@ -5,11 +5,13 @@
 //! | `mod` | the queue's state: what is posted, what is complete, giving it to the device |
 //! | `request` | what can be posted |
 //! | `list` | posting whole work requests, one or a list (`ibv_post_send`) |
+//! | `quick` | the frequent ones among them, by straight stores |
 //! | `draft` | describing a batch step by step (`ibv_wr_*`) |
 //! | `segments` | local memory, windows, packets: the segments that both write |
 
 mod draft;
 mod list;
+mod quick;
 mod request;
 mod segments;
 
@@ -79,7 +81,7 @@ pub struct SendQueue {
     blocks: u32,
     /// Work requests that were posted.
     head: u32,
-    /// At this `head` the queue may be full.
+    /// At this `head` the queue may be full, or the next work request has a fence.
     stop: u32,
     /// The queue pair's number, in the place that it has in a control segment.
     qpn: u32,
@@ -90,6 +92,10 @@ pub struct SendQueue {
     signature: bool,
     accepting: bool,
     kind: QueueKind,
+    /// The most inline bytes of a frequent one.
+    max_short: u32,
+    /// Which opcodes are frequent ones.
+    table: &'static quick::Table,
     /// Units of 16 bytes of one work request: more could run into blocks that are still posted.
     max_ds: u32,
     limits: SendLimits,
@@ -114,7 +120,22 @@ struct Position {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     ctrl: NonNull<Unit>,
+    /// Its units of 16 bytes.
     ds: u32,
+    /// Its blocks.
+    blocks: u32,
+    inline: bool,
+}
+
+impl Last {
+    fn none(ring: &SendRing) -> Self {
+        Self {
+            ctrl: ring.start(),
+            ds: 0,
+            blocks: 0,
+            inline: false,
+        }
+    }
 }
 
 impl SendQueue {
@@ -159,6 +180,8 @@ impl SendQueue {
             signature,
             accepting: false,
             kind: record.kind(),
+            table: quick::table(record.kind(), !signature && limits.max_sge != 0),
+            max_short: quick::max_short(limits.max_inline, of_one),
             max_ds: of_one.min(CtrlSegment::MAX_DS.into()),
             limits,
             doorbell,
@@ -290,7 +313,7 @@ impl SendQueue {
                 kind,
             },
         );
-        position.blocks = position.blocks.wrapping_add(last.ds.div_ceil(4));
+        position.blocks = position.blocks.wrapping_add(last.blocks);
     }
 
     #[cold]
@@ -315,10 +338,12 @@ impl SendQueue {
     }
 
     #[inline(always)]
-    fn last(&self, cursor: &Cursor) -> Last {
+    fn last(&self, cursor: &Cursor, inline: bool) -> Last {
         Last {
             ctrl: cursor.ctrl(&self.ring),
             ds: cursor.ds(),
+            blocks: cursor.ds().div_ceil(4),
+            inline,
         }
     }
 
@@ -333,7 +358,7 @@ impl SendQueue {
 
     /// Gives what was written since the last time to the device.
     #[inline(always)]
-    fn announce(&mut self, position: Position, last: Last, inline: bool) {
+    fn announce(&mut self, position: Position, last: Last) {
         let alone = position.head.wrapping_sub(self.head) == 1;
         self.blocks = position.blocks;
         self.head = position.head;
@@ -343,8 +368,9 @@ impl SendQueue {
         let announced = Announced {
             ctrl: last.ctrl.cast(),
             ds: last.ds,
+            blocks: last.blocks,
             alone,
-            inline,
+            inline: last.inline,
         };
         let (start, end) = (self.ring.start().cast(), self.ring.end().cast());
         // SAFETY: the last work request is complete and lies in the ring, which is whole blocks.

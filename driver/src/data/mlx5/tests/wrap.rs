@@ -193,6 +193,16 @@ proptest! {
         let mut bed = make.bed();
         bed.queue.start_at(start, start);
         let posted = bed.queue.post(once(&wr));
+        // The way for one work request does the same.
+        let mut other = make.bed();
+        other.queue.start_at(start, start);
+        let one = other.queue.post_one(&wr);
+        prop_assert_eq!(one.err().map(|refused| refused.error), posted.as_ref().err().map(|refused| refused.error));
+        if posted.is_ok() {
+            prop_assert_eq!(other.ring.bytes(), bed.ring.bytes());
+        }
+        prop_assert_eq!(other.uar.bytes(), bed.uar.bytes());
+        prop_assert_eq!(other.doorbell.bytes(), bed.doorbell.bytes());
         let total: usize = lengths.iter().sum();
         if kind == QueueKind::RawPacket && opcode == 2 && total < 18 {
             prop_assert_eq!(posted.unwrap_err().error, PostError::HeadersTooShort);
