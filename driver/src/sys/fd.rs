@@ -63,6 +63,11 @@ impl UverbsFd {
         self.owner.is_current()
     }
 
+    /// Whether the descriptor closes with this value.
+    pub fn is_owned(&self) -> bool {
+        self.closes
+    }
+
     /// `ioctl(2)`. The returned value is the kernel's, not negative.
     ///
     /// # Safety

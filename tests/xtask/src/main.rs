@@ -11,6 +11,7 @@ mod bench;
 mod cache;
 mod compare;
 mod demo;
+mod fuzz;
 mod install;
 mod lab;
 mod test;
@@ -34,6 +35,7 @@ enum Word {
     Demo(demo::Arguments),
     Cache(cache::Arguments),
     Compare(compare::Arguments),
+    Fuzz(fuzz::Arguments),
     Install(install::Arguments),
     Lab(lab::Arguments),
     Test(test::Arguments),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Word::Demo(arguments) => demo::run_word(&arguments),
         Word::Cache(arguments) => cache::run(&arguments),
         Word::Compare(arguments) => compare::run(&arguments),
+        Word::Fuzz(arguments) => fuzz::run(&arguments),
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),

@@ -1,5 +1,6 @@
 //! An open mlx5 device.
 
+use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::buffer::{HugePool, Source};
 use super::dbrec::RecordPool;
 use super::entry::Numbers;
 use super::environment::{Environment, QueueKind as Setting, UAR_SIZE};
+use super::file::DeviceFile;
 use super::pages::KernelPages;
 use super::response::{BadResponse, ContextLimits, CqeVersion};
 use super::uar::{Layout, Uars};
@@ -103,7 +105,7 @@ struct Port {
 
 /// An open mlx5 device: what all of its objects share.
 pub struct Mlx5Context {
-    uctx: Arc<Uctx>,
+    uctx: Arc<DeviceFile>,
     environment: Environment,
     limits: ContextLimits,
     attr: ExQueryDeviceResp,
@@ -129,7 +131,7 @@ impl Mlx5Context {
     pub fn open(uctx: Uctx, environment: Environment) -> Result<Opened, OpenError> {
         let page = page_size();
         let (total, low_latency) = environment.bfregs(page).map_err(OpenError::Environment)?;
-        let uctx = Arc::new(uctx);
+        let uctx = Arc::new(DeviceFile::new(uctx));
         let answer = uctx.get_context_mlx5(AllocUcontextReqV2 {
             total_num_bfregs: total,
             num_low_latency_bfregs: low_latency,
@@ -277,6 +279,11 @@ impl Mlx5Context {
 
     pub(super) fn numbers(&self) -> &Numbers {
         &self.numbers
+    }
+
+    /// Keeps memory that the kernel did not let go of, until the device is closed.
+    pub(super) fn abandon(&self, memory: impl Any + Send + Sync) {
+        self.uctx.abandon(Box::new(memory));
     }
 
     /// Where the memory of a queue comes from.

@@ -260,11 +260,9 @@ pub struct CqEvents {
 
 impl Drop for CqObject {
     fn drop(&mut self) {
-        if !self.destroyed && self.context.is_ours() {
-            if self.destroy().is_err() {
-                // The device may still write there.
-                std::mem::forget(self.memory.clone());
-            }
+        if !self.destroyed && self.context.is_ours() && self.destroy().is_err() {
+            // The device may still write there.
+            self.context.abandon(self.memory.clone());
         }
     }
 }

@@ -351,7 +351,8 @@ impl SendGeometry {
             wqe_cnt,
             max_post: u32::try_from(max_post).expect("at most the number of blocks"),
             max_gs: asked.max_sge,
-            max_inline: wqe_size - overhead - segment::INLINE_HEADER,
+            // a request without any data has no room for it (libmlx5 grants -4 bytes then)
+            max_inline: (wqe_size - overhead).saturating_sub(segment::INLINE_HEADER),
         })
     }
 }

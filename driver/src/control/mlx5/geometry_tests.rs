@@ -150,6 +150,12 @@ fn send_queues_too_large() {
 /// B16: a queue pair that only receives has no send queue, and the other way round.
 #[test]
 fn a_missing_half_has_no_size() {
+    let dataless = SendRequest {
+        max_sge: 0,
+        ..send(Transport::Rc, None, 1, 0)
+    };
+    let sizes = sized(&dataless);
+    assert_eq!((sizes.wqe_size, sizes.max_inline), (192, 0));
     let none = sized(&send(Transport::Rc, None, 0, 100));
     assert_eq!((none.wqe_cnt, none.bytes(), none.max_post), (0, 0, 0));
     let none = ReceiveGeometry::new(&LIMITS, &ReceiveRequest::default()).unwrap();

@@ -12,6 +12,7 @@ pub mod dbrec;
 pub mod domain;
 pub mod entry;
 pub mod environment;
+mod file;
 pub mod geometry;
 mod pages;
 pub mod qp;

@@ -6,8 +6,8 @@ use uverbs_abi::handle::mlx5::Uar;
 use uverbs_abi::object::mlx5::UarAllocType;
 use uverbs_abi::udata::mlx5::mmap::{self, MmapCommand};
 
+use super::file::DeviceFile;
 use super::uar::{PageKind, PageSource, UarPage};
-use crate::control::kernel::Uctx;
 use crate::sys::errno::Errno;
 use crate::sys::mapping::SharedMapping;
 use crate::sys::pages::page_size;
@@ -15,13 +15,13 @@ use crate::sys::pages::page_size;
 /// The kernel as a source of pages.
 #[derive(Clone, Debug)]
 pub(super) struct KernelPages {
-    uctx: Arc<Uctx>,
+    uctx: Arc<DeviceFile>,
 }
 
 /// The kernel's object behind a page.
 #[derive(Debug)]
 struct Object {
-    uctx: Arc<Uctx>,
+    uctx: Arc<DeviceFile>,
     handle: Uar,
 }
 
@@ -35,7 +35,7 @@ impl Drop for Object {
 }
 
 impl KernelPages {
-    pub(super) fn new(uctx: Arc<Uctx>) -> Self {
+    pub(super) fn new(uctx: Arc<DeviceFile>) -> Self {
         Self { uctx }
     }
 

@@ -576,7 +576,8 @@ impl Drop for QpObject {
     fn drop(&mut self) {
         if !self.destroyed && self.context.is_ours() && self.destroy().is_err() {
             // The device may still use the rings.
-            std::mem::forget(self.record.clone());
+            self.context
+                .abandon((self.record.take(), self.entry.take()));
         }
     }
 }

@@ -236,7 +236,8 @@ impl Drop for SrqObject {
     fn drop(&mut self) {
         if !self.destroyed && self.context.is_ours() && self.destroy().is_err() {
             // The device may still read there.
-            std::mem::forget(self.queue.clone());
+            self.context
+                .abandon((self.queue.clone(), self.entry.take()));
         }
     }
 }

@@ -31,6 +31,12 @@ pub(crate) const STAGES: &[Stage] = &[
         run: cargo_tests,
     },
     Stage {
+        name: "fuzz",
+        about: "hostile bytes and calls, guided by coverage, for 15 seconds each",
+        budget: Duration::from_secs(300),
+        run: |_| word(&["fuzz", "--seconds", "15"]),
+    },
+    Stage {
         name: "suite",
         about: "the device-independent suite on rxe of Debian stable's kernel, and its planted faults",
         budget: Duration::from_secs(600),

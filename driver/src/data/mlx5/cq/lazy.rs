@@ -135,9 +135,9 @@ impl CompletionQueue {
         if self.v1 {
             if kind == REQUEST {
                 // SAFETY: a visit has begun.
-                if let Some(request) =
-                    unsafe { parse::complete_request::<true>(self.readers.finders(), entry) }
-                {
+                let taken =
+                    unsafe { parse::complete_request::<true>(self.readers.finders(), entry) };
+                if let Some(request) = taken {
                     self.ci = self.ci.wrapping_add(1);
                     self.current = Current {
                         entry,
@@ -151,9 +151,9 @@ impl CompletionQueue {
                 }
             } else if is_plain_receive(kind) {
                 // SAFETY: a visit has begun.
-                if let Some(receive) =
-                    unsafe { parse::complete_receive::<true>(self.readers.finders(), entry, None) }
-                {
+                let taken =
+                    unsafe { parse::complete_receive::<true>(self.readers.finders(), entry, None) };
+                if let Some(receive) = taken {
                     self.ci = self.ci.wrapping_add(1);
                     self.current = Current {
                         entry,
@@ -219,8 +219,8 @@ impl CompletionQueue {
                 let data = self.inline_data(entry, kind.byte_len(cqe.byte_cnt.get()));
                 data.and_then(|data| {
                     // SAFETY: passed on.
-                    let (request, status) =
-                        unsafe { parse::complete_read::<V1>(finders, entry, data) }?;
+                    let taken = unsafe { parse::complete_read::<V1>(finders, entry, data) };
+                    let (request, status) = taken?;
                     Some(Current {
                         entry,
                         wr_id: request.work.wr_id,

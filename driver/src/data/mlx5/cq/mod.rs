@@ -32,6 +32,8 @@ mod lazy;
 mod parse;
 mod ring;
 mod scatter;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::ptr::NonNull;

@@ -1,0 +1,1 @@
+//! Whatever an entry says.
