@@ -18,8 +18,10 @@ mod pages;
 pub mod qp;
 pub mod qp_modify;
 pub mod response;
+pub mod special;
 pub mod srq;
 pub mod uar;
 pub mod user_index;
+pub mod wq;
 
 pub use context::{Mlx5Context, OpenError, Opened};
