@@ -1,7 +1,14 @@
 //! Compressed completions: what a model device writes into a ring is read back, by our expander and by two models of public
-//! parsers (the way DPDK steps from one array to the next, and the way UCX does).
+//! parsers (the way DPDK steps from one array to the next, and the way UCX does). UCX itself, from Debian's packages in
+//! `OXVERBS_UCX=dir[:dir]`, expands the same rings.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 use proptest::prelude::*;
+use test_support::c::{compile, include_dirs};
+use test_support::skip::skip;
 use wqe_format::mlx5::compressed::{BadBlock, Block, Layout, Title, is_valid_enhanced};
 use wqe_format::mlx5::*;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
@@ -392,6 +399,167 @@ proptest! {
             let seen = block.expand(|at| { assert_eq!(at, index); array }).count() as u32;
             prop_assert_eq!(seen, block.count());
             prop_assert!(seen <= Block::ENHANCED_MAX);
+        }
+    }
+}
+
+/// A case for UCX: a ring, where its title is, how many blocks follow, and what our expander makes of it.
+struct Case {
+    ring: Ring,
+    index: u32,
+    blocks: usize,
+    ours: Vec<Cqe64>,
+}
+
+/// What UCX makes of each case. `library` is the name of its transport in the tree.
+fn ucx(tree: &Path, library: &str, cases: &[Case]) -> Vec<Vec<Cqe64>> {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("witness");
+    compile(include_str!("witness_ucx.c"), &program).unwrap_or_else(|e| panic!("{e}"));
+    let input = dir.path().join("input");
+    let mut text = String::new();
+    for case in cases {
+        writeln!(
+            text,
+            "{} {} {}",
+            case.ring.log_size, case.index, case.blocks
+        )
+        .unwrap();
+        for entry in &case.ring.entries {
+            let line: String = entry.iter().map(|b| format!("{b:02x}")).collect();
+            writeln!(text, "{line}").unwrap();
+        }
+    }
+    std::fs::write(&input, text).unwrap();
+    let libraries = tree.join("usr/lib/x86_64-linux-gnu");
+    let path = format!("{0}:{0}/ucx", libraries.display());
+    let output = Command::new(libraries.join("ld-linux-x86-64.so.2"))
+        .args(["--library-path", &path])
+        .arg(&program)
+        .arg(library)
+        .stdin(std::fs::File::open(&input).unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}: {output:?}", tree.display());
+    let output = String::from_utf8(output.stdout).unwrap();
+    let entry = |line: &str| {
+        let bytes: Vec<u8> = (0..64)
+            .map(|i| u8::from_str_radix(&line[i * 2..][..2], 16).unwrap())
+            .collect();
+        Cqe64::read_from_bytes(&bytes).unwrap()
+    };
+    let mut all: Vec<Vec<Cqe64>> = output
+        .split("\n\n")
+        .map(|case| case.lines().map(entry).collect())
+        .collect();
+    all.pop();
+    all
+}
+
+/// UCX leaves hash, checksum, turn and owner as the title has them.
+fn as_ucx_sees_it(cqe: &Cqe64) -> Cqe64 {
+    Cqe64 {
+        rx_hash_result: U32::ZERO,
+        check_sum: U16::ZERO,
+        signature: 0,
+        op_own: cqe.op_own.with_owner(false),
+        ..*cqe
+    }
+}
+
+fn compare_with_ucx(tree: &Path, library: &str, cases: &[Case]) {
+    let theirs = ucx(tree, library, cases);
+    assert_eq!(theirs.len(), cases.len());
+    for (theirs, case) in theirs.iter().zip(cases) {
+        let theirs: Vec<_> = theirs.iter().map(as_ucx_sees_it).collect();
+        let ours: Vec<_> = case.ours.iter().map(as_ucx_sees_it).collect();
+        assert_eq!(theirs, ours, "{library}, title at {}", case.index);
+    }
+}
+
+/// Indices at the start, at the ring's end and where the turn's number wraps, of a ring of 64.
+const INDICES: [u32; 5] = [0, 1, 61, 63, 64 * 256 - 3];
+
+fn basic_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (opcode, format, index) in variants() {
+        for n in 1..=64 {
+            let mut ring = Ring::new(6);
+            ring.write_basic(index, &completions(opcode, format, 0xfff0, n, index ^ n));
+            let block = Block::basic(&ring.read(index), index, 6, format).unwrap();
+            let ours = block.expand(|at| ring.read(at)).collect();
+            cases.push(Case {
+                ring,
+                index,
+                blocks: 1,
+                ours,
+            });
+        }
+    }
+    cases
+}
+
+fn enhanced_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (opcode, format, index) in variants() {
+        for lengths in [&[1u32][..], &[7], &[2, 5], &[7, 7, 7], &[1, 1, 6, 7]] {
+            let mut ring = Ring::new(6);
+            let n = 1 + lengths.iter().sum::<u32>();
+            let sent = completions(opcode, format, 0xfff0, n, index);
+            let first = plain(&sent[..1], &ring, index, Layout::Enhanced)[0];
+            *ring.slot(index) = first.as_bytes().try_into().unwrap();
+            let mut title = Title::new(&first, Layout::Enhanced, format).unwrap();
+            let (mut at, mut rest) = (index + 1, &sent[1..]);
+            let mut ours = Vec::new();
+            for n in lengths {
+                let (block, tail) = rest.split_at(*n as usize);
+                ring.write_enhanced(at, block);
+                let entry: Cqe64 = ring.read(at);
+                let block = Block::enhanced(Some(title), entry.op_own, at, 6).unwrap();
+                ours.extend(block.expand(|at| ring.read(at)));
+                let mut after = block;
+                while after.next(&ring.read(at)).is_some() {}
+                title = after.title();
+                (at, rest) = (at + n, tail);
+            }
+            cases.push(Case {
+                ring,
+                index,
+                blocks: lengths.len(),
+                ours,
+            });
+        }
+    }
+    cases
+}
+
+/// Kinds and formats that UCX reads: it does not know strides.
+fn variants() -> impl Iterator<Item = (CqeOpcode, MiniFormat, u32)> {
+    let formats = [MiniFormat::HASH, MiniFormat::CSUM];
+    OPCODES.into_iter().flat_map(move |opcode| {
+        formats
+            .into_iter()
+            .flat_map(move |format| INDICES.map(|index| (opcode, format, index)))
+    })
+}
+
+/// B42: UCX, which reads compressed completions on real devices, expands our rings as we do: 1.13 the basic layout, later
+/// releases the enhanced one.
+#[test]
+fn ucx_expands_the_same() {
+    let trees = include_dirs("OXVERBS_UCX");
+    if trees.is_empty() {
+        return skip(
+            "wqe-format::ucx",
+            "OXVERBS_UCX names no tree with UCX in it (cargo xtask test downloads them)",
+        );
+    }
+    for tree in trees {
+        let ucx = tree.join("usr/lib/x86_64-linux-gnu/ucx");
+        if ucx.join("libuct_ib_mlx5.so.0").exists() {
+            compare_with_ucx(&tree, "libuct_ib_mlx5.so.0", &enhanced_cases());
+        } else {
+            compare_with_ucx(&tree, "libuct_ib.so.0", &basic_cases());
         }
     }
 }

@@ -17,6 +17,10 @@ fn main() -> anyhow::Result<()> {
         .into_iter()
         .map(|release| witness::verbs_headers(&cache, release))
         .collect::<Result<_, _>>()?;
+    let ucx: Vec<_> = [Bookworm, Trixie]
+        .into_iter()
+        .map(|release| witness::ucx(&cache, release))
+        .collect::<Result<_, _>>()?;
     let mut sources = Vec::new();
     for release in [Bookworm, Trixie, Sid] {
         match witness::rdma_core_source(&cache, release)? {
@@ -34,5 +38,6 @@ fn main() -> anyhow::Result<()> {
         env::join_paths(verbs)?.display()
     );
     println!("export OXVERBS_RDMA_CORE_SRC={}", sources.display());
+    println!("export OXVERBS_UCX={}", env::join_paths(ucx)?.display());
     Ok(())
 }

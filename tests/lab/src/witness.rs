@@ -61,6 +61,31 @@ pub fn userland(cache: &Cache, release: Userland) -> Result<PathBuf> {
     Ok(kits::userland(cache, release)?.dir)
 }
 
+/// UCX of a release with every library that it needs, to be run on the host through the tree's own loader.
+///
+/// Its mlx5 transport reads compressed completions: of basic layout in bookworm (1.13), of enhanced layout from 1.14 on.
+pub fn ucx(cache: &Cache, release: Userland) -> Result<PathBuf> {
+    let (name, suites): (_, &[&str]) = match release {
+        Userland::Bookworm => ("ucx-bookworm", &["bookworm"]),
+        Userland::Trixie => ("ucx-trixie", &["trixie"]),
+        Userland::Sid => ("ucx-sid", &["sid"]),
+    };
+    let recipe = Recipe {
+        name,
+        suites,
+        packages: &["libucx0"],
+        essential: false,
+        only_prefix: "",
+        filter: |path| {
+            // What its transports for graphics cards need; they are not loaded.
+            const HEAVY: [&str; 5] = ["libLLVM", "libamd", "libz3", "libhsa", "gconv/"];
+            path.contains("lib/") && !HEAVY.iter().any(|part| path.contains(part))
+        },
+        version: 2,
+    };
+    Ok(cache.tree(&recipe, |_| Ok(()), |_| Ok(()))?.dir)
+}
+
 /// The upstream source of rdma-core as Debian's source package of a release holds it (without Debian's patches).
 ///
 /// `None`: the archive's index lists it, but the archive does not have the file. Some mirrors carry no sources of older

@@ -14,16 +14,30 @@ use std::process::Command;
 /// The compiler's or the program's own messages, when one of them fails.
 pub fn compile_and_run(source: &str, include: &[&Path]) -> Result<String, String> {
     let dir = tempfile::tempdir().map_err(|e| format!("no temporary directory: {e}"))?;
-    let c_file = dir.path().join("witness.c");
     let program = dir.path().join("witness");
+    compile_with(source, include, &program)?;
+    output_of(&mut Command::new(&program))
+}
+
+/// Compiles `source` to `program`, for a test that runs it in its own way.
+///
+/// # Errors
+///
+/// The compiler's messages, when it fails.
+pub fn compile(source: &str, program: &Path) -> Result<(), String> {
+    compile_with(source, &[], program)
+}
+
+fn compile_with(source: &str, include: &[&Path], program: &Path) -> Result<(), String> {
+    let c_file = program.with_extension("c");
     std::fs::write(&c_file, source).map_err(|e| format!("{}: {e}", c_file.display()))?;
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| OsString::from("cc")));
-    cc.arg("-o").arg(&program).arg(&c_file);
+    cc.arg("-o").arg(program).arg(&c_file);
     for dir in include {
         cc.arg("-I").arg(dir);
     }
     output_of(&mut cc)?;
-    output_of(&mut Command::new(&program))
+    Ok(())
 }
 
 fn output_of(command: &mut Command) -> Result<String, String> {

@@ -110,7 +110,7 @@ impl MiniCqe {
         U16::from_bytes([high, low])
     }
 
-    /// Opcode of a send request. Linux and UCX (which uses it) have it in byte 2; DPDK, which does not, declares byte 3.
+    /// Opcode of a send request. Linux and UCX (which uses it) have it in byte 2; DPDK, which does not use it, declares byte 3.
     #[inline]
     pub const fn send_opcode(&self) -> u8 {
         let [_, _, opcode, _] = self.info;

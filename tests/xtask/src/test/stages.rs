@@ -143,6 +143,11 @@ fn cargo_tests(session: &Session) -> Result<Counts> {
         headers.push(witness::verbs_headers(&cache, release)?);
     }
     command.env("OXVERBS_VERBS_HEADERS", env::join_paths(headers)?);
+    let mut ucx = Vec::new();
+    for release in [Userland::Bookworm, Userland::Trixie] {
+        ucx.push(witness::ucx(&cache, release)?);
+    }
+    command.env("OXVERBS_UCX", env::join_paths(ucx)?);
     let mut sources = Vec::new();
     for release in [Userland::Bookworm, Userland::Trixie, Userland::Sid] {
         let suite = release.suite();
