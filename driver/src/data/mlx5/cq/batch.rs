@@ -40,6 +40,12 @@ impl CompletionQueue {
     #[inline]
     pub unsafe fn poll_into(&mut self, out: *mut Completion, room: usize) -> usize {
         let mut taken = 0;
+        if self.compression.is_some() {
+            // SAFETY: passed on.
+            taken = unsafe { self.poll_compressed(out, room) };
+            self.doorbell.publish(self.ci);
+            return taken;
+        }
         let first = self.ring.at(self.ci);
         let op_own = first.op_own();
         if is_ours(op_own, self.ring.parity(self.ci)) && room != 0 {
@@ -119,6 +125,8 @@ impl CompletionQueue {
         let full = loop {
             let op_own = next.op_own();
             barrier::completion_is_read_after_its_owner_bit();
+            // The one after the next, which the device may have written from afar.
+            next.prefetch::<WIDE>(2);
             // SAFETY: a visit has begun; as many places are used as entries are taken.
             let taken = unsafe { take_plain::<V1, SENDS>(finders, next, op_own, parity, place) };
             if !taken {
@@ -186,7 +194,7 @@ impl CompletionQueue {
     ///
     /// A visit has begun, during which `finders` are used. `out` is valid for a write.
     #[inline(always)]
-    unsafe fn take_entry<const V1: bool>(
+    pub(super) unsafe fn take_entry<const V1: bool>(
         &mut self,
         finders: Finders,
         cqe: Entry,
@@ -367,8 +375,6 @@ const RECEIVE_FIRST: u8 = CqeOpcode::RESP_WR_IMM.0 << 4;
 const RECEIVE_LAST: u8 = CqeOpcode::RESP_SEND_INV.0 << 4;
 /// The bit in `op_own` that says that the sender asked for an event.
 pub(super) const SOLICITED: u8 = 1 << 1;
-/// The format's bits in `op_own`.
-const FORMAT: u8 = 3 << 2;
 
 /// Whether `op_own`, with the expected owner bit taken out and without the solicited bit, is that of a receive whose data
 /// are where they belong.

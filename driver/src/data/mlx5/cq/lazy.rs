@@ -74,19 +74,23 @@ impl CompletionQueue {
     /// See [`NothingTaken`]; there is nothing to end then, and the device is told nothing.
     #[inline]
     pub fn start_poll(&mut self) -> Result<(), NothingTaken> {
-        if self.ring.ours(self.ci).is_none() {
+        if self.compression.is_none() && self.ring.ours(self.ci).is_none() {
             return Err(NothingTaken::Empty);
         }
         if let Some(page) = self.clock {
             // Before anything is taken: a busy clock leaves all as it was.
             self.clock_info = page.read().map_err(|ClockBusy| NothingTaken::ClockBusy)?;
         }
+        let before = self.ci;
         self.begin_visit();
         if self.take_next() {
             return Ok(());
         }
-        // There were only entries that make no completion; the device has them back.
-        self.end_poll();
+        self.end_visit();
+        if self.ci != before {
+            // There were only entries that make no completion; the device has them back.
+            self.doorbell.publish(self.ci);
+        }
         Err(NothingTaken::Empty)
     }
 
@@ -104,7 +108,7 @@ impl CompletionQueue {
     }
 
     #[inline]
-    fn begin_visit(&mut self) {
+    pub(super) fn begin_visit(&mut self) {
         if self.v1 {
             self.readers.begin::<true>();
         } else {
@@ -113,7 +117,7 @@ impl CompletionQueue {
     }
 
     #[inline]
-    fn end_visit(&mut self) {
+    pub(super) fn end_visit(&mut self) {
         if self.v1 {
             self.readers.end::<true>();
         } else {
@@ -124,6 +128,9 @@ impl CompletionQueue {
     /// Takes an entry that makes a completion, and drops at most a lap of others. A visit has begun.
     #[inline]
     fn take_next(&mut self) -> bool {
+        if self.compression.is_some() {
+            return self.take_compressed();
+        }
         let entry = self.ring.at(self.ci);
         let op_own = entry.op_own();
         let parity = self.ring.parity(self.ci);
@@ -172,12 +179,22 @@ impl CompletionQueue {
     }
 
     #[cold]
+    fn take_compressed(&mut self) -> bool {
+        if self.v1 {
+            self.take_any::<true>()
+        } else {
+            self.take_any::<false>()
+        }
+    }
+
+    #[cold]
     fn take_any<const V1: bool>(&mut self) -> bool {
         for _ in 0..self.ring.count() {
-            let Some(entry) = self.ring.ours(self.ci) else {
+            let Some(entry) = self.entry_at(self.ci) else {
                 return false;
             };
             barrier::completion_is_read_after_its_owner_bit();
+            self.remember(entry);
             self.ci = self.ci.wrapping_add(1);
             // SAFETY: a visit has begun.
             match unsafe { self.take_one::<V1>(entry) } {

@@ -13,6 +13,7 @@
 //! | `scatter` | data inside entries |
 //! | `arm` | asking for an event |
 //! | `clean`, `resize` | entries taken out, entries moved |
+//! | `compressed` | entries that stand for several |
 //! | `clock` | device time to wall-clock time |
 //! | `dump` | what is written about errors |
 //!
@@ -21,15 +22,16 @@
 //! error then, and the completions before it in the same call are lost.) A call drops at most as many entries as the
 //! queue has.
 
-#![allow(dead_code, reason = "taken up by the files that follow")]
-
 mod arm;
 mod batch;
+mod clean;
 mod clock;
 mod completion;
+mod compressed;
 mod dump;
 mod lazy;
 mod parse;
+mod resize;
 mod ring;
 mod scatter;
 #[cfg(test)]
@@ -46,8 +48,10 @@ pub use clock::{ClockBusy, ClockInfo, ClockPage};
 pub use completion::{Completion, flag as wc_flag, opcode as wc_opcode};
 pub use dump::ErrorLog;
 pub use lazy::NothingTaken;
+pub use resize::{NewRing, ResizeError};
 
 use arm::Doorbell;
+use compressed::Compression;
 use lazy::Current;
 use parse::Readers;
 use ring::{CqRing, Entry};
@@ -133,6 +137,9 @@ pub struct CompletionQueue {
     clock_info: ClockInfo,
     current: Current,
     error_log: Arc<ErrorLog>,
+    compression: Option<Compression>,
+    /// Keeps the ring after a resize.
+    ring_memory: Option<KeepAlive>,
     _memory: Option<KeepAlive>,
 }
 
@@ -187,6 +194,8 @@ impl CompletionQueue {
             clock_info: ClockInfo::default(),
             current: Current::nothing(ring.at(0)),
             error_log: parts.error_log,
+            compression: None,
+            ring_memory: None,
             _memory: parts.memory,
         })
     }

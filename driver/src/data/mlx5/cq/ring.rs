@@ -88,10 +88,10 @@ impl Entry {
         distance >> WIDE as u32
     }
 
-    /// Asks the processor to load it.
+    /// Asks the processor to load the entry `count` places behind it, wherever that is.
     #[inline(always)]
-    pub(super) fn prefetch(self) {
-        super::prefetch(self.0.as_ptr().cast());
+    pub(super) fn prefetch<const WIDE: bool>(self, count: usize) {
+        super::prefetch(self.0.as_ptr().wrapping_add(count << WIDE as u32).cast());
     }
 }
 
@@ -120,16 +120,6 @@ impl CqRing {
         };
         // 24 bits of consumer index are what the doorbell record carries (uapi: libmlx5 masks with 0xffffff).
         (count.is_power_of_two() && count <= 1 << 24).then_some(Self { base, count, shift })
-    }
-
-    /// The same ring, whose entry size the compiler knows.
-    #[inline(always)]
-    pub(super) fn of_width<const WIDE: bool>(self) -> Self {
-        debug_assert_eq!(WIDE, self.is_wide());
-        Self {
-            shift: if WIDE { 7 } else { 6 },
-            ..self
-        }
     }
 
     /// Marks every entry as never written, as a queue starts.

@@ -11,13 +11,13 @@ use super::super::super::srq::{SharedReceiveQueue, SrqParts};
 use super::super::super::table::UserIndexTable;
 use super::super::{Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog};
 
-/// Zeroed memory that poisons its neighbourhood: 64 bytes before and behind must keep what they hold.
+/// Zeroed memory whose neighbourhood is poisoned: what is before and behind must keep its bytes.
 pub(super) struct Memory {
     base: NonNull<u8>,
     layout: Layout,
 }
 
-const GUARD: usize = 4096;
+const GUARD: usize = 256;
 const POISON: u8 = 0xa5;
 
 impl Memory {
