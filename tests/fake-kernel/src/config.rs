@@ -44,6 +44,8 @@ pub struct Mlx5 {
     pub eth_min_inline: u8,
     /// Bytes of a cache line.
     pub cache_line: u32,
+    /// Whether a thread lets the devices execute what is posted ([`Hca::run`](crate::hca::Hca::run)).
+    pub runs: bool,
 }
 
 impl Default for Mlx5 {
@@ -60,6 +62,7 @@ impl Default for Mlx5 {
             has_dump_fill_mkey: true,
             eth_min_inline: 1,
             cache_line: 64,
+            runs: false,
         }
     }
 }
@@ -106,7 +109,7 @@ impl Config {
     /// From words as an environment variable holds them: `no-ioctl`, `no-invoke-write`, `no-ah-num`,
     /// `without=UVERBS_METHOD_…`, `devices=N`, separated by commas. For mlx5: `mlx5` itself, `link=ib` or
     /// `link=eth`, `tot-bfregs=N`, `cqe-version=0` or `1`, `min-inline=N`, `cache-line=N`, `no-bf`, `no-devx`,
-    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`.
+    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, and `run` for devices that execute what is posted.
     ///
     /// # Errors
     ///
@@ -119,6 +122,7 @@ impl Config {
                 None if word == "no-invoke-write" => config.has_invoke_write = false,
                 None if word == "no-ah-num" => config.has_ah_num = false,
                 None if word == "mlx5" => config.family = Family::Mlx5,
+                None if word == "run" => config.mlx5.runs = true,
                 None if word == "no-bf" => config.mlx5.has_blue_flame = false,
                 None if word == "no-devx" => config.mlx5.has_devx = false,
                 None if word == "no-clock" => config.mlx5.has_clock = false,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use oxverbs::sys::Errno;
 use oxverbs::sys::kernel::{Kernel, KernelRef};
@@ -47,10 +47,15 @@ struct Inner {
 impl FakeKernel {
     /// A kernel as `config` says.
     pub fn new(config: Config) -> Self {
+        let runs = config.family == Family::Mlx5 && config.mlx5.runs;
         let inner = Arc::new(Inner {
             state: Mutex::new(State::new(config)),
             wake: Condvar::new(),
         });
+        if runs {
+            let inner = Arc::downgrade(&inner);
+            std::thread::spawn(move || device_loop(&inner));
+        }
         Self { inner }
     }
 
@@ -216,6 +221,27 @@ impl FakeKernel {
             std::thread::spawn(move || timer(&inner));
         }
         self.inner.wake.notify_all();
+    }
+}
+
+/// Lets the devices execute what is posted, until the kernel is gone. Their registers are memory, in which a
+/// store wakes nobody, so they look: again and again while there is something to do, then more seldom.
+fn device_loop(inner: &Weak<Inner>) {
+    let mut idle = 0_u32;
+    while let Some(inner) = inner.upgrade() {
+        let mut st = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        idle = if mlx5::exec::run(&mut st) {
+            0
+        } else {
+            idle + 1
+        };
+        drop(st);
+        drop(inner);
+        match idle {
+            0..50 => std::thread::yield_now(),
+            50..200 => std::thread::sleep(Duration::from_micros(50)),
+            _ => std::thread::sleep(Duration::from_micros(500)),
+        }
     }
 }
 

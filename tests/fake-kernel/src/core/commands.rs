@@ -132,11 +132,11 @@ fn query_device_ex(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Res
     Ok(())
 }
 
-fn query_port(st: &mut State, _: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
+fn query_port(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(), Errno> {
     if request.get::<dev::QueryPort>()?.port_num != 1 {
         return Err(EINVAL);
     }
-    request.answer(st.query_port().legacy_resp);
+    request.answer(st.query_port(fd)?.legacy_resp);
     Ok(())
 }
 

@@ -69,11 +69,12 @@ impl State {
     }
 
     /// Port 1.
-    pub(crate) fn query_port(&self) -> PortAttrEx {
-        match self.config.family {
+    pub(crate) fn query_port(&mut self, fd: RawFd) -> Result<PortAttrEx, Errno> {
+        let index = self.context(fd)?.device;
+        Ok(match self.config.family {
             Family::Rxe => rxe::device::query_port(),
-            Family::Mlx5 => mlx5::device::query_port(self.config.mlx5.link),
-        }
+            Family::Mlx5 => mlx5::device::query_port(index, self.config.mlx5.link),
+        })
     }
 
     pub(crate) fn gid_entry(&self, gids: &[[u8; 16]], index: u32) -> Option<GidEntry> {

@@ -171,7 +171,8 @@ fn query_port(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
     if call.constant(dev::query_port::PORT_NUM) != 1 {
         return Err(EINVAL);
     }
-    call.put(dev::query_port::RESP, st.query_port())
+    let answer = st.query_port(fd)?;
+    call.put(dev::query_port::RESP, answer)
 }
 
 fn query_gid_table(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
@@ -203,7 +204,7 @@ fn query_gid_entry(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Err
     }
     let gids = st.device(fd)?.gids.clone();
     let index = call.constant(query::GID_INDEX) as u32;
-    if index >= st.query_port().legacy_resp.gid_tbl_len {
+    if index >= st.query_port(fd)?.legacy_resp.gid_tbl_len {
         return Err(EINVAL);
     }
     let entry = st.gid_entry(&gids, index).ok_or(Errno(libc::ENODATA))?;

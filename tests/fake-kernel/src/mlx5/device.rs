@@ -32,7 +32,9 @@ const MTU: u8 = 5;
 /// Outstanding reads and atomics.
 const MAX_RD_ATOMIC: u8 = 16;
 /// The port's LID on InfiniBand.
-pub(crate) const LID: u16 = 17;
+pub(crate) fn lid(index: usize) -> u16 {
+    17 + index as u16
+}
 
 /// For the core.
 pub(crate) const FACTS: Facts = Facts {
@@ -216,7 +218,7 @@ pub(crate) fn query_device_udata() -> udata::QueryDeviceResp {
     }
 }
 
-pub(crate) fn query_port(link: Link) -> PortAttrEx {
+pub(crate) fn query_port(index: usize, link: Link) -> PortAttrEx {
     let common = PortAttr {
         max_msg_sz: 1 << 30,
         state: 4,
@@ -234,7 +236,7 @@ pub(crate) fn query_port(link: Link) -> PortAttrEx {
             port_cap_flags: 0x2651_e848,
             gid_tbl_len: 8,
             pkey_tbl_len: 128,
-            lid: LID,
+            lid: lid(index),
             sm_lid: 1,
             lmc: 0,
             subnet_timeout: 18,

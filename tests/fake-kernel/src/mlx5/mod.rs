@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod device;
+pub(crate) mod exec;
 pub mod hca;
 pub(crate) mod methods;
 pub(crate) mod modify_qp;

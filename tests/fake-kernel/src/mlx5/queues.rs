@@ -136,6 +136,7 @@ pub(crate) fn cq(
             buffer,
             producer: 0,
             spent_arm: 0,
+            last_solicited: 0,
             spent_bell: uar.read(0x20),
         }),
         uar: Some(uar),
@@ -330,6 +331,7 @@ pub(crate) fn qp(
         flags: 0,
         uidx: NO_USER_INDEX,
         has_user_index,
+        dc_key: 0,
         user_handle: new.user_handle,
         send: None,
         recv: None,
@@ -370,6 +372,7 @@ pub(crate) fn qp(
         if made.srq.is_none() || made.recv_cq.is_none() {
             return Err(EINVAL);
         }
+        made.dc_key = sent.sq_buf_addr;
         let kind = QpKind::Mlx5(Arc::new(made));
         return Ok((
             QpCap::default(),

@@ -74,6 +74,7 @@ pub(crate) fn create(
         flags: 0,
         uidx: sent.user_index,
         has_user_index: true,
+        dc_key: 0,
         user_handle: new.user_handle,
         send: None,
         recv: Some(ring),

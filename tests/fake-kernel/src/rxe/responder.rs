@@ -57,7 +57,7 @@ const GRH: usize = 40;
 type Peer = (usize, u32);
 
 /// Waiting times that `min_rnr_timer` encodes, in units of 10 µs (IBTA table 45).
-const RNR_TIMERS: [u32; 32] = [
+pub(crate) const RNR_TIMERS: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];

@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     pub(crate) producer: u32,
     /// The arm word that was used up by an event.
     pub(crate) spent_arm: u32,
+    /// Counter behind the last solicited completion.
+    pub(crate) last_solicited: u32,
     /// The doorbell that was used up by an event.
     pub(crate) spent_bell: [u8; 8],
 }
@@ -103,6 +105,11 @@ impl CompletionQueue {
         self.inner().producer
     }
 
+    /// Counter behind the last solicited completion.
+    pub(crate) fn last_solicited(&self) -> u32 {
+        self.inner().last_solicited
+    }
+
     /// Moves the counter, for tests of what happens at a wrap. The program's own counter is not moved.
     pub fn set_producer(&self, producer: u32) {
         self.inner().producer = producer;
@@ -142,6 +149,9 @@ impl CompletionQueue {
         }
         Self::write(&inner.buffer, inner.producer, cqe);
         inner.producer = inner.producer.wrapping_add(1);
+        if cqe.is_solicited {
+            inner.last_solicited = inner.producer;
+        }
         Ok(())
     }
 

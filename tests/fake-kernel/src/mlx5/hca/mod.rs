@@ -35,6 +35,7 @@ pub use cqe::{Cqe, Received};
 pub use qp::{QueuePair, Ring, SendWqe};
 pub use srq::SharedReceiveQueue;
 
+use super::exec;
 pub use super::uar::UarPage;
 use crate::FakeKernel;
 use crate::core::objects::{CqKind, Object, QpKind, SrqKind};
@@ -156,39 +157,48 @@ impl Hca {
 
     /// Reports an asynchronous event of a shared receive queue, such as `SRQ_LIMIT_REACHED`.
     pub fn send_srq_event(&self, srq: &SharedReceiveQueue, event: EventType) -> bool {
-        let mut st = self.kernel.lock();
-        let Some(own) = st.devices[self.device].srqs.get(&srq.srqn) else {
-            return false;
-        };
-        let (file, user_handle) = (own.async_file, own.user_handle);
-        let sent = st.send_async(file, user_handle, event);
-        if let Some(own) = st.devices[self.device].srqs.get_mut(&srq.srqn) {
-            own.async_events += u32::from(sent);
-        }
-        sent
+        srq_event(&mut self.kernel.lock(), self.device, srq, event)
     }
 
     /// Reports the limit of a shared receive queue if fewer entries wait than it says; the limit is then
     /// off. Says whether it did.
     pub fn check_srq_limit(&self, srq: &SharedReceiveQueue) -> bool {
-        let is_low = {
-            let mut st = self.kernel.lock();
-            let own = st.devices[self.device].srqs.get_mut(&srq.srqn);
-            own.is_some_and(|own| {
-                let is_low = own.limit != 0 && u32::from(srq.waiting()) < own.limit;
-                if is_low {
-                    own.limit = 0;
-                }
-                is_low
-            })
-        };
-        is_low && self.send_srq_event(srq, EventType::SRQ_LIMIT_REACHED)
+        check_srq_limit(&mut self.kernel.lock(), self.device, srq)
+    }
+
+    /// Lets the loopback device execute what was posted on all devices of the kernel: every queue pair goes on
+    /// as far as it can, completions are written, events sent. Says whether anything happened.
+    pub fn run(&self) -> bool {
+        exec::run(&mut self.kernel.lock())
     }
 
     /// Reports an asynchronous event of a completion queue.
     pub fn send_cq_async_event(&self, cq: &CompletionQueue, event: EventType) -> bool {
         cq_async_event(&mut self.kernel.lock(), self.device, cq, event)
     }
+}
+
+fn srq_event(st: &mut State, device: usize, srq: &SharedReceiveQueue, event: EventType) -> bool {
+    let Some(own) = st.devices[device].srqs.get(&srq.srqn) else {
+        return false;
+    };
+    let (file, user_handle) = (own.async_file, own.user_handle);
+    let sent = st.send_async(file, user_handle, event);
+    if let Some(own) = st.devices[device].srqs.get_mut(&srq.srqn) {
+        own.async_events += u32::from(sent);
+    }
+    sent
+}
+
+pub(crate) fn check_srq_limit(st: &mut State, device: usize, srq: &SharedReceiveQueue) -> bool {
+    let Some(own) = st.devices[device].srqs.get_mut(&srq.srqn) else {
+        return false;
+    };
+    if own.limit == 0 || u32::from(srq.waiting()) >= own.limit {
+        return false;
+    }
+    own.limit = 0;
+    srq_event(st, device, srq, EventType::SRQ_LIMIT_REACHED)
 }
 
 pub(crate) fn complete(
@@ -217,7 +227,7 @@ pub(crate) fn complete(
     result
 }
 
-fn send_cq_event(st: &mut State, device: usize, cq: &CompletionQueue) -> bool {
+pub(crate) fn send_cq_event(st: &mut State, device: usize, cq: &CompletionQueue) -> bool {
     cq.disarm();
     let Some(own) = st.devices[device].cqs.get_mut(&cq.cqn) else {
         return false;

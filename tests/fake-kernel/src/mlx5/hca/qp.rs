@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use uverbs_abi::types::QpType;
 
@@ -55,6 +56,8 @@ pub struct QueuePair {
     pub uidx: u32,
     /// Whether completions carry `uidx` (else the number).
     pub(crate) has_user_index: bool,
+    /// The access key of a target of dynamic connections.
+    pub dc_key: u64,
     /// The core's `user_handle`.
     pub user_handle: u64,
     /// The send ring, of [`BLOCK`]s.
@@ -86,6 +89,17 @@ pub(crate) struct Progress {
     pub(crate) sent: u16,
     /// Receive work requests.
     pub(crate) received: u16,
+    pub(crate) wait: Option<Wait>,
+}
+
+/// Why a send queue stands still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    pub(crate) until: Instant,
+    /// Retries left; 7 in the attribute means for ever (`None`).
+    pub(crate) rnr_left: Option<u32>,
+    /// Waiting for a peer that does not answer, not for one that has no receive request.
+    pub(crate) for_peer: bool,
 }
 
 /// A send work request out of the ring, in order even where it wrapped.
@@ -222,15 +236,23 @@ impl QueuePair {
         bytes
     }
 
-    /// The next send work request that was rung and not yet taken. A length of 0 in it ends the run.
+    /// Takes the next send work request that was rung and not yet taken.
     pub fn next_send(&self) -> Option<SendWqe> {
+        let wqe = self.peek_send()?;
+        let blocks = wqe.bytes.len() / BLOCK;
+        self.progress().sent = wqe.index.wrapping_add(blocks as u16);
+        Some(wqe)
+    }
+
+    /// The next send work request that was rung and not yet taken; it is not taken. A length of 0 in it, or one
+    /// beyond the doorbell, ends the run.
+    pub fn peek_send(&self) -> Option<SendWqe> {
         let rung = self.send_doorbell()?;
-        let mut progress = self.progress();
-        let waiting = rung.wrapping_sub(progress.sent);
+        let index = self.progress().sent;
+        let waiting = rung.wrapping_sub(index);
         if self.send.is_none() || waiting == 0 {
             return None;
         }
-        let index = progress.sent;
         let first = SendWqe {
             index,
             bytes: self.send_blocks(index, 1),
@@ -239,7 +261,6 @@ impl QueuePair {
         if blocks == 0 || blocks > usize::from(waiting) {
             return None;
         }
-        progress.sent = index.wrapping_add(blocks as u16);
         Some(SendWqe {
             index,
             bytes: self.send_blocks(index, blocks),
@@ -271,6 +292,14 @@ impl QueuePair {
     pub fn waiting_recvs(&self) -> u16 {
         let rung = self.recv_doorbell().unwrap_or(0);
         rung.wrapping_sub(self.progress().received)
+    }
+
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        self.progress().wait
+    }
+
+    pub(crate) fn set_wait(&self, wait: Option<Wait>) {
+        self.progress().wait = wait;
     }
 
     /// A reset: the device counts from 0 again.
