@@ -1,18 +1,25 @@
 //! The words of the program.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use fake_kernel::{Config, FakeKernel, Family};
+use serde::Serialize;
 
-use crate::bench::worker;
+use crate::bench::report;
+use crate::bench::worker::{self, Measured};
 use crate::c::device::CDevice;
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
 use crate::c::subject::CMaker;
 use crate::call::Service;
 use crate::campaign::{self, Maker, Plan, Report};
+use crate::compare::Findings;
 use crate::native::NativeMaker;
 
 /// Compares with Debian's libmlx5, and times.
@@ -28,6 +35,20 @@ enum Word {
     Compare(Compare),
     /// Times everything in this process and prints it as JSON.
     Measure(Measure),
+    /// Times everything, in a process for each of libmlx5's modes, and says which limits are missed.
+    Bench(Bench),
+}
+
+#[derive(Debug, Args)]
+struct Bench {
+    #[command(flatten)]
+    measure: Measure,
+    /// Write everything to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write a picture to this file.
+    #[arg(long)]
+    svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +75,15 @@ struct Compare {
     /// Trace one call of so many by single step.
     #[arg(long, default_value_t = 97)]
     trace_one_of: usize,
+    /// Our plug-in, for the device that `OXVERBS_DEVICES` names.
+    #[arg(long)]
+    plugin: Option<String>,
+    /// End of the file names of the libraries that must be loaded, such as `56.1`.
+    #[arg(long)]
+    expect: Option<String>,
+    /// Write the numbers to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
     /// Only these services.
     #[arg(long, value_delimiter = ',')]
     services: Vec<String>,
@@ -87,24 +117,89 @@ pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
             println!("{}", serde_json::to_string(&measured)?);
             Ok(0)
         }
+        Word::Bench(arguments) => bench(arguments),
     }
 }
 
-fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
-    let library = Library::load(&["libmlx5.so.1"])?;
-    let release = mapped_release("libmlx5")?;
-    println!(
-        "libmlx5 {release}, libibverbs {}",
-        mapped_release("libibverbs")?
+/// Runs this program again as a worker.
+fn worker_process(arguments: &Measure, single_threaded: bool) -> Result<Measured> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["measure", "--filter", &arguments.filter])
+        .args(["--regions", &arguments.regions.to_string()])
+        .env("OXVERBS_DEVICES", "mlx5_1")
+        .env_remove("MLX5_SINGLE_THREADED");
+    if let Some(plugin) = &arguments.plugin {
+        command.args(["--plugin", plugin]);
+    }
+    if single_threaded {
+        command.env("MLX5_SINGLE_THREADED", "1");
+    }
+    let output = command.stderr(Stdio::inherit()).output()?;
+    ensure!(
+        output.status.success(),
+        "a worker ended with {}",
+        output.status
     );
-    let mut device = CDevice::open(library, "mlx5_0")?;
-    device.make_handles()?;
-    let official = CMaker {
-        name: "libmlx5",
-        device,
-        places: Places::new(kernel.hca(0)),
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn bench(arguments: &Bench) -> Result<u8> {
+    let default = worker_process(&arguments.measure, false)?;
+    let best = worker_process(&arguments.measure, true)?;
+    let lines = report::merge(&default, &best);
+    println!("{}", report::table(&lines));
+    if let Some(file) = &arguments.json {
+        let json = serde_json::json!({ "libmlx5": default.libmlx5, "rows": lines });
+        fs::write(file, serde_json::to_string_pretty(&json)? + "\n")?;
+    }
+    if let Some(file) = &arguments.svg {
+        fs::write(
+            file,
+            report::svg(&lines, &format!("libmlx5 {}", default.libmlx5)),
+        )?;
+    }
+    let mut missed = 0;
+    for line in &lines {
+        for text in &line.missed {
+            missed += 1;
+            println!("missed: {}: {text}", line.case);
+        }
+    }
+    println!("bench: {} cases, {missed} limits missed", lines.len());
+    Ok(u8::from(missed > 0))
+}
+
+fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
+    // The plug-in is asked first, and takes only the device that `OXVERBS_DEVICES` names.
+    let mut providers: Vec<&str> = arguments.plugin.as_deref().into_iter().collect();
+    providers.push("libmlx5.so.1");
+    let library = Library::load(&providers)?;
+    let release = mapped_release("libmlx5")?;
+    let verbs = mapped_release("libibverbs")?;
+    println!("libmlx5 {release}, libibverbs {verbs}");
+    if let Some(wanted) = &arguments.expect {
+        ensure!(
+            release.ends_with(wanted) && verbs.ends_with(wanted),
+            "release {wanted} was meant to be tested"
+        );
+    }
+    let make = |name, device: u8| -> Result<CMaker> {
+        let mut opened = CDevice::open(library, &format!("mlx5_{device}"))?;
+        opened.make_handles()?;
+        Ok(CMaker {
+            name,
+            device: opened,
+            places: Places::new(kernel, device),
+        })
     };
-    let subjects: Vec<&dyn Maker> = vec![&official, &NativeMaker];
+    let official = make("libmlx5", 0)?;
+    let shim = match &arguments.plugin {
+        Some(_) => Some(make("shim", 1)?),
+        None => None,
+    };
+    let mut subjects: Vec<&dyn Maker> = vec![&official, &NativeMaker];
+    subjects.extend(shim.as_ref().map(|shim| shim as &dyn Maker));
     let plan = Plan {
         wqes: arguments.wqes,
         seed: arguments.seed,
@@ -120,8 +215,71 @@ fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
     let report = campaign::run(&official, &subjects, plan, &services)?;
     print(&report);
     println!("took {:.1} s", start.elapsed().as_secs_f64());
-    let differences: u64 = report.findings.values().map(|found| found.count()).sum();
-    Ok(u8::from(differences > 0))
+    let missing = report.coverage.missing().len() as u64;
+    let summary = Summary::of(&report, format!("libmlx5 {release}"));
+    if let Some(file) = &arguments.json {
+        fs::write(file, serde_json::to_string_pretty(&summary)? + "\n")?;
+    }
+    println!(
+        "oracle: {} wqes, {} completions, {} differences, {} named divergences",
+        summary.wqes,
+        summary.completions,
+        summary.differences,
+        summary.divergences.len()
+    );
+    Ok(u8::from(summary.differences + missing > 0))
+}
+
+/// The numbers of a comparison.
+#[derive(Debug, Serialize)]
+struct Summary {
+    /// What was compared with.
+    witness: String,
+    /// WQEs compared, of all our implementations.
+    wqes: u64,
+    /// Completions compared.
+    completions: u64,
+    /// Calls compared.
+    calls: u64,
+    /// Calls of which the single-step traces were compared.
+    traced: u64,
+    /// Differences, with those of libmlx5 from itself.
+    differences: u64,
+    /// Named divergences and how often they were met.
+    divergences: BTreeMap<&'static str, u64>,
+    /// Cells of the coverage table.
+    cells: usize,
+    /// Cells that were never hit.
+    missing: Vec<String>,
+}
+
+impl Summary {
+    fn of(report: &Report, witness: String) -> Self {
+        let ours = || {
+            report
+                .findings
+                .iter()
+                .filter(|(name, _)| **name != "libmlx5")
+        };
+        let mut divergences = BTreeMap::new();
+        for (_, found) in ours() {
+            for (name, n) in &found.divergences {
+                *divergences.entry(*name).or_default() += n;
+            }
+        }
+        let sum = |what: fn(&Findings) -> u64| ours().map(|(_, found)| what(found)).sum();
+        Self {
+            witness,
+            wqes: sum(|found| found.wqes),
+            completions: sum(|found| found.completions),
+            calls: sum(|found| found.calls),
+            traced: sum(|found| found.traced),
+            differences: report.findings.values().map(Findings::count).sum(),
+            divergences,
+            cells: report.coverage.len(),
+            missing: report.coverage.missing(),
+        }
+    }
 }
 
 fn print(report: &Report) {
@@ -136,6 +294,9 @@ fn print(report: &Report) {
             if let Some(example) = found.examples.get(kind) {
                 println!("    first: {example}");
             }
+        }
+        for (kind, n) in &found.divergences {
+            println!("  {n} x named: {kind}");
         }
     }
     let missing = report.coverage.missing();

@@ -22,7 +22,7 @@ use crate::c::device::{QpSpec, addresses};
 use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
 use crate::campaign::Maker;
 use crate::ring::{BLOCK, CqWriter, Shared};
-use crate::subject::{Completion, SendMemory, Subject, requester};
+use crate::subject::{Completion, SendMemory, Subject, mac, requester};
 
 /// Zeroed memory on page boundaries.
 #[derive(Debug)]
@@ -69,9 +69,6 @@ impl Drop for Pages {
     }
 }
 
-/// Address of every destination on the fake kernel's first device (its own, as it loops back).
-const MAC: [u8; 6] = [0x52, 0x6b, 0x4b, 0x0f, 0x4e, 0x10];
-
 /// The address vector of an address: GID indices alternate between RoCE v1 and v2 on the fake kernel.
 fn vector(attr: &ibv_ah_attr) -> DatagramSegment {
     let wire = match attr.grh.sgid_index % 2 {
@@ -95,7 +92,7 @@ fn vector(attr: &ibv_ah_attr) -> DatagramSegment {
         port_num: attr.port_num,
         ..AhAttr::default()
     };
-    address_vector(&attr, wire, MAC)
+    address_vector(&attr, wire, mac(0))
 }
 
 const fn kind(service: Service) -> QueueKind {
@@ -332,6 +329,7 @@ impl NativeSubject {
             register: register_memory,
             qpn: QPN,
             user_index: USER_INDEX,
+            mac: mac(0),
         };
         let mut subject = Self {
             spec,

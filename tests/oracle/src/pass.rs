@@ -155,10 +155,13 @@ pub fn run(
         if let (Step::Post(posting), Left::Posted(posted)) = (step, left) {
             for (start, _) in &posting.wqes {
                 let at = posted.bytes.start + (start - posting.start) as usize * BLOCK;
-                take_off_number(&mut pass.bytes[at..posted.bytes.end], memory.qpn);
+                let wqe = &mut pass.bytes[at..posted.bytes.end];
+                take_off_number(wqe, memory.qpn);
+                take_off_address(wqe, memory.mac);
             }
             if let Some((_, range)) = &posted.register {
                 take_off_number(&mut pass.bytes[range.clone()], memory.qpn);
+                take_off_address(&mut pass.bytes[range.clone()], memory.mac);
             }
         }
     }
@@ -174,5 +177,13 @@ fn take_off_number(wqe: &mut [u8], qpn: u32) {
         if (at < BLOCK || is_umr) && wqe.get(at..at + 3) == Some(number) {
             wqe[at..at + 3].copy_from_slice(b"QPN");
         }
+    }
+}
+
+/// In the address vector of a datagram, behind the control segment, bytes 20 to 25 are the Ethernet address that the
+/// kernel answered for the device.
+fn take_off_address(wqe: &mut [u8], mac: [u8; 6]) {
+    if wqe.get(16 + 20..16 + 26) == Some(&mac) {
+        wqe[16 + 20..16 + 26].copy_from_slice(b"DEVICE");
     }
 }

@@ -22,6 +22,13 @@ pub struct SendMemory {
     pub qpn: u32,
     /// The number in completions.
     pub user_index: u32,
+    /// The Ethernet address in datagrams' address vectors, which the kernel answers: each device's own.
+    pub mac: [u8; 6],
+}
+
+/// The fake kernel's address of a device.
+pub const fn mac(device: u8) -> [u8; 6] {
+    [0x52, 0x6b, 0x4b, 0x0f, 0x4e, 0x10 + device]
 }
 
 /// Memory of a receive queue.

@@ -5,4 +5,5 @@ pub mod case;
 pub mod clock;
 pub mod measure;
 pub mod native;
+pub mod report;
 pub mod worker;

@@ -58,13 +58,13 @@ pub fn run(
     providers.push("libmlx5.so.1");
     let library = Library::load(&providers)?;
     let official = CDevice::open(library, "mlx5_0")?;
-    let mut libmlx5 = CTimed::new("libmlx5", &official, &Places::new(kernel.hca(0)))?;
+    let mut libmlx5 = CTimed::new("libmlx5", &official, &Places::new(kernel, 0))?;
     let ours = match plugin {
         Some(_) => Some(CDevice::open(library, "mlx5_1")?),
         None => None,
     };
     let mut shim = match &ours {
-        Some(device) => Some(CTimed::new("shim", device, &Places::new(kernel.hca(1)))?),
+        Some(device) => Some(CTimed::new("shim", device, &Places::new(kernel, 1))?),
         None => None,
     };
     let mut native = NativeTimed::new()?;

@@ -4,17 +4,19 @@ use std::fs;
 use std::ptr::{self, NonNull};
 
 use anyhow::{Context as _, Result, bail};
+use fake_kernel::FakeKernel;
 use fake_kernel::hca::Hca;
 use oxverbs_ffi::abi::objects::{ibv_cq, ibv_qp};
 
 use super::device::Object;
 use crate::ring::{CqWriter, Shared};
-use crate::subject::{RecvMemory, SendMemory};
+use crate::subject::{RecvMemory, SendMemory, mac};
 
 /// The device's side of one device.
 #[derive(Clone, Debug)]
 pub struct Places {
     hca: Hca,
+    device: u8,
 }
 
 /// BlueFlame registers of a page: two of 512 bytes from there on (`MLX5_BF_OFFSET`).
@@ -72,9 +74,12 @@ fn other_mapping(ours: usize) -> Result<usize> {
 }
 
 impl Places {
-    /// On a device.
-    pub fn new(hca: Hca) -> Self {
-        Self { hca }
+    /// On the device of this index.
+    pub fn new(kernel: &FakeKernel, device: u8) -> Self {
+        Self {
+            hca: kernel.hca(device.into()),
+            device,
+        }
     }
 
     /// The send side of a queue pair.
@@ -95,6 +100,7 @@ impl Places {
             register: shared((page + REGISTERS) as u64, REGISTERS_LEN)?,
             qpn,
             user_index: qp.uidx,
+            mac: mac(self.device),
         })
     }
 
