@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
 }
 
 /// Builds the plug-in by itself, so that no other package's features get into it.
-fn build() -> Result<PathBuf> {
+pub(crate) fn build() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

@@ -14,6 +14,7 @@ mod demo;
 mod fuzz;
 mod install;
 mod lab;
+mod oracle;
 mod test;
 
 /// Tasks of the oxverbs repository.
@@ -38,6 +39,7 @@ enum Word {
     Fuzz(fuzz::Arguments),
     Install(install::Arguments),
     Lab(lab::Arguments),
+    Oracle(oracle::Arguments),
     Test(test::Arguments),
 }
 
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Word::Fuzz(arguments) => fuzz::run(&arguments),
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
+        Word::Oracle(arguments) => oracle::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
     };
     match result {

@@ -14,6 +14,7 @@ use lab::cache::Cache;
 use lab::{Clock, Config, Guest, Kernel, Profile, Provider, Step, Userland, step::quote, witness};
 use serde::Serialize;
 
+mod mlx5;
 mod stats;
 
 use stats::Interval;
@@ -29,6 +30,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Mlx5(mlx5::Mlx5),
     Rxe(Rxe),
 }
 
@@ -142,7 +144,10 @@ impl Row {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
-    let What::Rxe(rxe) = &arguments.what;
+    let rxe = match &arguments.what {
+        What::Mlx5(mlx5) => return mlx5::run(mlx5),
+        What::Rxe(rxe) => rxe,
+    };
     let config = Config {
         kernel: rxe.kernel,
         provider: rxe.candidate,

@@ -1,0 +1,169 @@
+//! `cargo xtask oracle`: every WQE byte and completion of ours beside libmlx5's, of Debian stable and of the next release.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use lab::cache::Cache;
+use lab::{Userland, witness};
+use serde_json::{Value, json};
+use test_support::skip::skip;
+
+/// Compare WQEs, doorbells and completions with Debian's libmlx5, on the fake kernel.
+///
+/// The same seeded calls go through libmlx5, our native queues and our plug-in in one process: the installed libmlx5
+/// first, then trixie's through its own loader. Prints a coverage table; an empty cell fails, and so does any difference
+/// that has no name.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// WQEs to post on each implementation, for each libmlx5.
+    #[arg(long, default_value_t = 100_000)]
+    wqes: u64,
+    /// Of the generator.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the numbers to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Do not build before (use what is in the target directory).
+    #[arg(long)]
+    no_build: bool,
+}
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Builds the program, by itself, and says where it is.
+pub(crate) fn program() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(root())
+        .args([
+            "build",
+            "--release",
+            "--package",
+            "oracle",
+            "--bin",
+            "oracle",
+        ])
+        .args(["--message-format", "json-render-diagnostics"])
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cargo build")?;
+    if !output.status.success() {
+        bail!("cargo build of the oracle failed");
+    }
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
+        .next_back()
+        .context("cargo named no program")
+}
+
+/// Whether the host has libmlx5.
+pub(crate) fn has_libmlx5() -> bool {
+    let output = Command::new("/sbin/ldconfig").arg("-p").output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libmlx5.so.1"))
+}
+
+/// A release to compare with.
+struct Witness {
+    name: &'static str,
+    /// End of the library's file name.
+    release: &'static str,
+    /// Program and first arguments that run the oracle with its libraries.
+    command: Vec<PathBuf>,
+}
+
+fn witnesses(oracle: &Path) -> Result<Vec<Witness>> {
+    let mut witnesses = Vec::new();
+    if has_libmlx5() {
+        witnesses.push(Witness {
+            name: "bookworm",
+            release: "44.0",
+            command: vec![oracle.to_owned()],
+        });
+    } else {
+        skip("xtask::oracle::bookworm", "libmlx5 is not installed");
+    }
+    let cache = Cache::open(false)?;
+    let tree = witness::userland(&cache, Userland::Trixie)?;
+    let libraries = tree.join("usr/lib/x86_64-linux-gnu");
+    witnesses.push(Witness {
+        name: "trixie",
+        release: "56.1",
+        command: vec![
+            libraries.join("ld-linux-x86-64.so.2"),
+            "--library-path".into(),
+            libraries,
+            oracle.to_owned(),
+        ],
+    });
+    Ok(witnesses)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let (oracle, plugin) = if arguments.no_build {
+        let release = root().join("target/release");
+        (release.join("oracle"), release.join("liboxverbs_ffi.so"))
+    } else {
+        (program()?, crate::install::build()?)
+    };
+    let scratch = std::env::temp_dir().join(format!("oxverbs-oracle-{}.json", std::process::id()));
+    let mut reports = Vec::new();
+    let mut failed = false;
+    for witness in witnesses(&oracle)? {
+        println!("== {}: libmlx5 {}", witness.name, witness.release);
+        let _ = fs::remove_file(&scratch);
+        let status = Command::new(&witness.command[0])
+            .args(&witness.command[1..])
+            .arg("compare")
+            .args(["--wqes", &arguments.wqes.to_string()])
+            .args(["--seed", &arguments.seed.to_string()])
+            .args(["--expect", witness.release])
+            .arg("--plugin")
+            .arg(&plugin)
+            .arg("--json")
+            .arg(&scratch)
+            .env("OXVERBS_DEVICES", "mlx5_1")
+            .status()
+            .with_context(|| witness.command[0].display().to_string())?;
+        failed |= !status.success();
+        let report = fs::read(&scratch)
+            .with_context(|| format!("{}: the oracle ended with {status}", witness.name))?;
+        reports.push(serde_json::from_slice::<Value>(&report)?);
+    }
+    let _ = fs::remove_file(&scratch);
+    let sum = |field: &str| -> u64 {
+        reports
+            .iter()
+            .filter_map(|report| report.get(field)?.as_u64())
+            .sum()
+    };
+    let mut names: Vec<&String> = reports
+        .iter()
+        .filter_map(|report| report.get("divergences")?.as_object())
+        .flat_map(|names| names.keys())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let (wqes, completions) = (sum("wqes"), sum("completions"));
+    let differences = sum("differences");
+    let line = format!(
+        "oracle: {wqes} wqes, {completions} completions, {differences} differences, {} named divergences",
+        names.len()
+    );
+    if let Some(file) = &arguments.json {
+        let all = json!({ "wqes": wqes, "completions": completions, "differences": differences,
+            "divergences": names, "witnesses": reports });
+        fs::write(file, serde_json::to_string_pretty(&all)? + "\n")?;
+    }
+    println!("{line}");
+    Ok(u8::from(failed || reports.is_empty()))
+}
