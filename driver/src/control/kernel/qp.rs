@@ -37,7 +37,7 @@ pub struct CreateQp {
     pub source_qpn: Option<u32>,
     /// Comes back in events.
     pub user_handle: u64,
-    /// Capacity asked for.
+    /// Capacity asked for; an XRC initiator's receives are not sent, since it has none.
     pub cap: QpCap,
     /// Whether every send makes a completion.
     pub sq_sig_all: bool,
@@ -61,6 +61,16 @@ impl CreateQp {
         self.has_pd() && self.ind_table.is_none() && self.qp_type != QpType::XRC_INI
     }
 
+    /// What the kernel is told. libibverbs leaves an XRC initiator's receives out as well.
+    fn asked_cap(&self) -> QpCap {
+        let mut cap = self.cap;
+        if self.qp_type == QpType::XRC_INI {
+            cap.max_recv_wr = 0;
+            cap.max_recv_sge = 0;
+        }
+        cap
+    }
+
     /// As the extended write command.
     fn extended(&self) -> ExCreateQp {
         /// `rwq_ind_tbl_handle` counts (`IB_UVERBS_CREATE_QP_MASK_IND_TABLE`).
@@ -68,6 +78,7 @@ impl CreateQp {
         /// `source_qpn` counts (`IBV_QP_CREATE_SOURCE_QPN`); the ioctl has an attribute instead.
         const SOURCE_QPN: CreateQpFlags = CreateQpFlags(1 << 10);
 
+        let cap = self.asked_cap();
         let mut flags = self.flags;
         if self.source_qpn.is_some() {
             flags |= SOURCE_QPN;
@@ -90,11 +101,11 @@ impl CreateQp {
                 Cq(0)
             },
             srq_handle: self.srq.unwrap_or_default(),
-            max_send_wr: self.cap.max_send_wr,
-            max_recv_wr: self.cap.max_recv_wr,
-            max_send_sge: self.cap.max_send_sge,
-            max_recv_sge: self.cap.max_recv_sge,
-            max_inline_data: self.cap.max_inline_data,
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline_data: cap.max_inline_data,
             sq_sig_all: self.sq_sig_all.into(),
             qp_type: self.qp_type,
             is_srq: self.srq.is_some().into(),
@@ -176,7 +187,7 @@ impl Uctx {
         cmd.new_handle(create::HANDLE)
             .constant(create::TYPE, attr.qp_type)
             .input(create::USER_HANDLE, attr.user_handle)
-            .input(create::CAP, attr.cap);
+            .input(create::CAP, attr.asked_cap());
         if let Some(file) = attr.async_event {
             cmd.fd(create::EVENT_FD, file);
         }
