@@ -44,7 +44,7 @@ fn same(test: &str, settings: &str, parts: &[&str]) {
 /// Sizes that are granted, numbers that are answered, the errno of what is refused.
 #[test]
 fn control_verbs_answer_as_libmlx5s() {
-    let parts = ["device", "regions", "qp", "srq", "ah"];
+    let parts = ["device", "regions", "qp", "srq", "ah", "states"];
     let name = "fake-kernel::mlx5_plugin::control_verbs_answer_as_libmlx5s";
     same(name, "mlx5", &parts);
 }
@@ -52,16 +52,17 @@ fn control_verbs_answer_as_libmlx5s() {
 /// The same on a kernel that gives doorbell registers with the context, and completions that name their queue by number.
 #[test]
 fn control_verbs_answer_as_libmlx5s_on_older_kernels() {
-    let parts = ["device", "regions", "qp", "srq", "ah"];
+    let parts = ["device", "regions", "qp", "srq", "ah", "states"];
     let name = "fake-kernel::mlx5_plugin::control_verbs_answer_as_libmlx5s_on_older_kernels";
     for settings in [
         "mlx5,tot-bfregs=16",
         "mlx5,cqe-version=0",
         "mlx5,no-bf,no-devx",
-        "mlx5,link=ib",
     ] {
         same(name, settings, &parts);
     }
+    // The program's way to RTS goes over Ethernet.
+    same(name, "mlx5,link=ib", &parts[..5]);
 }
 
 /// A device that nobody asked us to take is left alone, even if there is no other provider.

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::{Draft, QueueKind, RecvQueue, SendQueue};
@@ -30,7 +31,7 @@ mod post;
 mod state;
 
 pub(crate) use post::{bind_mw, post_recv, post_send, receive_list};
-pub(crate) use state::{modify_qp, query_qp};
+pub(crate) use state::{modify_qp, modify_qp_rate_limit, query_ece, query_qp, set_ece};
 
 /// Bytes for the largest `struct verbs_qp`.
 const HEAD: usize = 384;
@@ -42,7 +43,8 @@ pub(crate) struct Qp {
     head: [u64; HEAD / 8],
     send: Option<Locked<Send, QueueLock>>,
     recv: Option<Locked<RecvQueue, QueueLock>>,
-    object: QpObject,
+    /// For the control verbs, which may come from several threads.
+    object: Mutex<QpObject>,
     sq_sig_all: bool,
     _domain: Option<Share>,
 }
@@ -54,6 +56,13 @@ struct Send {
     queue: SendQueue,
     /// The batch between `ibv_wr_start` and `ibv_wr_complete`.
     draft: Draft,
+}
+
+impl Qp {
+    fn object(&self) -> MutexGuard<'_, QpObject> {
+        // A panic was reported when it happened; the kernel's object is as it was.
+        self.object.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// # Safety
@@ -210,7 +219,7 @@ fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*
         head: [0; HEAD / 8],
         send,
         recv: receive.map(|queue| Locked::with(queue, QueueLock::new(threads))),
-        object,
+        object: Mutex::new(object),
         sq_sig_all: init.sq_sig_all != 0,
         _domain: share,
     };
@@ -330,7 +339,7 @@ unsafe fn clean(qp: *mut ibv_qp, key: u32) {
 pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
     control("destroy_qp", || {
         // SAFETY: a queue pair of ours (C1), which nobody else uses.
-        let object = unsafe { &mut (*qp.cast::<Qp>()).object };
+        let mut object = unsafe { of(qp) }.object();
         let dying = destroyed(object.destroy())?;
         let reported = dying.as_ref().map(|dying| dying.events());
         if let Some(key) = dying.as_ref().and_then(|dying| dying.key()) {
@@ -338,6 +347,7 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
             unsafe { clean(qp, key) };
         }
         drop(dying);
+        drop(object);
         // SAFETY: a field of a live object.
         let mutex = unsafe { &raw mut (*qp).mutex };
         // SAFETY: as above.

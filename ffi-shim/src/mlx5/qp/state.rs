@@ -3,44 +3,20 @@
 use std::ffi::c_int;
 
 use oxverbs::ffi_core::Errno;
-use oxverbs::ffi_core::mlx5::QueueKind;
-use oxverbs::ffi_core::uverbs_abi::handle::Qp as QpHandle;
-use oxverbs::ffi_core::uverbs_abi::types::{QpAttrMask, QpState};
+use oxverbs::ffi_core::uverbs_abi::types::QpAttrMask;
+use oxverbs::ffi_core::uverbs_abi::udata::mlx5::BurstInfo;
+use oxverbs::ffi_core::uverbs_abi::write::qp::ExModifyQp;
 
-use super::{Qp, clean, of};
-use crate::abi::attr::{ibv_qp_attr, ibv_qp_init_attr};
+use super::{clean, of};
+use crate::abi::attr::{ibv_ece, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_rate_limit_attr};
 use crate::abi::objects::ibv_qp;
 use crate::common::qp::{PLAIN_ATTRIBUTES, attributes, modification};
-use crate::context::uctx;
 use crate::door::control;
 
-/// `IBV_QP_STATE`.
-const STATE: u32 = 1;
-
-impl Qp {
-    /// Gates the queues by the state that the queue pair was brought to.
-    fn entered(&self, state: QpState) {
-        if let Some(send) = &self.send {
-            match state {
-                QpState::RESET => send.lock().queue.reset(),
-                QpState::RTS => send.lock().queue.set_accepting(true),
-                _ => {}
-            }
-        }
-        let Some(recv) = &self.recv else { return };
-        let mut recv = recv.lock();
-        let raw = recv.record().kind() == QueueKind::RawPacket;
-        match state {
-            QpState::RESET => {
-                recv.reset();
-                recv.hold_back(raw);
-            }
-            QpState::INIT => recv.set_accepting(true),
-            QpState::RTR => recv.hold_back(false),
-            _ => {}
-        }
-    }
-}
+/// Attributes that libibverbs hands to the plain command, and `IBV_QP_RATE_LIMIT`.
+const ATTRIBUTES: u32 = PLAIN_ATTRIBUTES | RATE_LIMIT;
+/// `IBV_QP_RATE_LIMIT`.
+const RATE_LIMIT: u32 = 1 << 25;
 
 pub(crate) unsafe extern "C" fn modify_qp(
     qp: *mut ibv_qp,
@@ -49,29 +25,87 @@ pub(crate) unsafe extern "C" fn modify_qp(
 ) -> c_int {
     control("modify_qp", || {
         let mask = mask as u32;
-        if mask & !PLAIN_ATTRIBUTES != 0 {
+        if mask & !ATTRIBUTES != 0 {
             return Err(Errno(libc::EOPNOTSUPP));
         }
         // SAFETY: a queue pair of ours (C1).
-        let base = unsafe { &*qp };
+        let ours = unsafe { of(qp) };
         // SAFETY: the caller's attributes.
         let attr = unsafe { &*attr };
-        // SAFETY: its context is open.
-        let uctx = unsafe { uctx(base.context) }?;
-        let command = modification(QpHandle(base.handle), attr, mask);
-        uctx.modify_qp(&command)?;
-        if mask & STATE == 0 {
-            return Ok(());
-        }
-        // SAFETY: a queue pair of ours.
-        let ours = unsafe { of(qp) };
-        if command.qp_state == QpState::RESET
-            && let Some(key) = ours.object.key()
+        let mut object = ours.object();
+        let command = ExModifyQp {
+            base: modification(object.handle(), attr, mask),
+            rate_limit: if mask & RATE_LIMIT != 0 {
+                attr.rate_limit
+            } else {
+                0
+            },
+            ..ExModifyQp::default()
+        };
+        let change = object.modify(&command)?;
+        if change.resets()
+            && let Some(key) = object.key()
         {
-            // SAFETY: as above.
+            // SAFETY: a queue pair of ours.
             unsafe { clean(qp, key) };
         }
-        ours.entered(command.qp_state);
+        if let Some(send) = &ours.send {
+            change.apply_to_send(&mut send.lock().queue);
+        }
+        if let Some(recv) = &ours.recv {
+            change.apply_to_receive(&mut recv.lock());
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_rate_limit_attr,
+) -> c_int {
+    control("modify_qp_rate_limit", || {
+        // SAFETY: the caller's attributes.
+        let attr = unsafe { &*attr };
+        if attr.comp_mask != 0 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let burst = BurstInfo {
+            max_burst_sz: attr.max_burst_sz,
+            typical_pkt_sz: attr.typical_pkt_sz,
+            ..BurstInfo::default()
+        };
+        // SAFETY: a queue pair of ours (C1).
+        unsafe { of(qp) }
+            .object()
+            .set_rate_limit(attr.rate_limit, burst)
+    })
+}
+
+/// PCI vendor, which options of a connection name the device's maker by.
+const MELLANOX: u32 = 0x15b3;
+
+pub(crate) unsafe extern "C" fn set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    control("set_ece", || {
+        // SAFETY: the caller's attributes.
+        let ece = unsafe { &*ece };
+        if ece.comp_mask != 0 || ece.vendor_id != MELLANOX {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: a queue pair of ours (C1).
+        unsafe { of(qp) }.object().set_ece(ece.options)
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    control("query_ece", || {
+        let answer = ibv_ece {
+            vendor_id: MELLANOX,
+            // SAFETY: a queue pair of ours (C1).
+            options: unsafe { of(qp) }.object().ece(),
+            comp_mask: 0,
+        };
+        // SAFETY: the caller's memory.
+        unsafe { ece.write(answer) };
         Ok(())
     })
 }
@@ -91,15 +125,7 @@ pub(crate) unsafe extern "C" fn query_qp(
         let base = unsafe { &*qp };
         // SAFETY: as above.
         let ours = unsafe { of(qp) };
-        // SAFETY: its context is open.
-        let uctx = unsafe { uctx(base.context) }?;
-        let from = uctx.query_qp(QpHandle(base.handle), QpAttrMask(mask))?;
-        let mut to = attributes(&from);
-        // The kernel knows the queue as memory only.
-        let granted = ours.object.cap();
-        to.cap.max_send_wr = granted.max_send_wr;
-        to.cap.max_send_sge = granted.max_send_sge;
-        to.cap.max_inline_data = granted.max_inline_data;
+        let to = attributes(&ours.object().query(QpAttrMask(mask))?);
         let cap = to.cap;
         // SAFETY: the caller's memory.
         unsafe { attr.write(to) };
