@@ -488,6 +488,28 @@ fn fresh_rings_hold_nothing() {
     }
 }
 
+/// B34: where data stand in an entry of 128 bytes.
+#[test]
+fn scattered_data_of_long_entries() {
+    let with = |format| {
+        let mut bytes: [u8; 128] = std::array::from_fn(|i| i as u8);
+        bytes[127] = OpOwn::of(CqeOpcode::REQ, format, false, false).into_bits();
+        Cqe128::read_from_bytes(&bytes).unwrap()
+    };
+    let range = |from: u8, to: u8| (from..to).collect::<Vec<u8>>();
+    assert_eq!(with(CqeFormat::NONE).inline(), None);
+    assert_eq!(with(CqeFormat::COMPRESSED).inline(), None);
+    assert_eq!(
+        with(CqeFormat::INLINE_32).inline(),
+        Some(&range(64, 96)[..])
+    );
+    assert_eq!(
+        with(CqeFormat::INLINE_32).cqe.inline_32()[..],
+        range(64, 96)
+    );
+    assert_eq!(with(CqeFormat::INLINE_64).inline(), Some(&range(0, 64)[..]));
+}
+
 /// B58: an aborted receive whose memory was not there is told from other aborts.
 #[test]
 fn page_faults_are_told_from_aborts() {

@@ -406,6 +406,39 @@ impl Cqe64 {
     }
 }
 
+/// An entry of a queue with entries of 128 bytes.
+///
+/// What is read is [`cqe`](Self::cqe), in the second half; compressed blocks stand there too. The first half holds data with
+/// [`CqeFormat::INLINE_64`], and a raw packet's route header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Cqe128 {
+    /// Scattered data.
+    pub data: [u8; 64],
+    /// The entry.
+    pub cqe: Cqe64,
+}
+
+const _: () = {
+    assert!(size_of::<Cqe128>() == 128);
+    assert!(offset_of!(Cqe128, cqe) == 64);
+};
+
+impl Cqe128 {
+    /// Data that were scattered into the entry, as far as its format has room for them: the first 32 bytes of
+    /// [`cqe`](Self::cqe), or [`data`](Self::data).
+    ///
+    /// libmlx5 before release 64 reads them from the wrong place when a send request brought them: 32 bytes from the
+    /// entry's start, 64 from one byte in front of it.
+    pub fn inline(&self) -> Option<&[u8]> {
+        match self.cqe.format() {
+            CqeFormat::INLINE_32 => self.cqe.as_bytes().get(..32),
+            CqeFormat::INLINE_64 => Some(&self.data),
+            _ => None,
+        }
+    }
+}
+
 /// State of a tag list in a completion (mlx5dv.h `struct mlx5_tm_cqe`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "mlx5_tm_cqe")]

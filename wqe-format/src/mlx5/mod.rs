@@ -53,7 +53,7 @@ pub use atomic::{
 };
 pub use cause::Cause;
 pub use cqe::{
-    Cqe64, CqeFormat, CqeOpcode, FlagsRqpn, HdsIpExt, HeaderTypes, L3_IPV4, L3_IPV6, OpOwn,
+    Cqe64, Cqe128, CqeFormat, CqeOpcode, FlagsRqpn, HdsIpExt, HeaderTypes, L3_IPV4, L3_IPV6, OpOwn,
     SopDropQpn, TagState, tag_operation,
 };
 pub use ctrl::{CtrlFlags, CtrlSegment, OpmodIdxOpcode, QpnDs};
