@@ -61,7 +61,7 @@ fn program(test: &str, name: &str, settings: &str) {
         return;
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let program = compile_with(name, dir.path(), &["-lmlx5"]);
+    let program = compile_with(name, dir.path(), &["-DWITH_MLX5DV", "-lmlx5"]);
     let mut command = on_fake(&program, settings);
     if !settings.contains("no-clock") {
         command.env("EXPECT_CLOCK", "1");
@@ -98,38 +98,5 @@ fn every_kind_of_object() {
             "mlx5_objects",
             settings,
         );
-    }
-}
-
-/// Traffic of every kind, executed by the loopback device: libmlx5 is content with the device's completions.
-#[test]
-fn traffic() {
-    for settings in [
-        "mlx5,run",
-        "mlx5,run,cqe-version=0",
-        "mlx5,run,tot-bfregs=16",
-        "mlx5,run,no-bf,no-devx",
-    ] {
-        program(
-            "fake-kernel::official_mlx5::traffic",
-            "mlx5_traffic",
-            settings,
-        );
-    }
-}
-
-/// The same with payloads in front of completions of 128 bytes, and with none inside a completion.
-#[test]
-fn traffic_with_other_completions() {
-    let test = "fake-kernel::official_mlx5::traffic_with_other_completions";
-    if !has_provider(test, "libmlx5-rdmav") {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let program = compile_with("mlx5_traffic", dir.path(), &["-lmlx5"]);
-    for (name, value) in [("MLX5_CQE_SIZE", "128"), ("MLX5_SCATTER_TO_CQE", "0")] {
-        let mut command = on_fake(&program, "mlx5,run");
-        command.env(name, value);
-        assert_eq!(succeed(command), "ok\n", "{name}={value}");
     }
 }

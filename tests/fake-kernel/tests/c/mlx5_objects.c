@@ -1,7 +1,9 @@
 /* Every kind of object that libmlx5 makes, and that those in use cannot be destroyed. */
 #include "common.h"
 #include <fcntl.h>
+#ifdef WITH_MLX5DV
 #include <infiniband/mlx5dv.h>
+#endif
 #include <sys/mman.h>
 
 static struct ibv_context *context;
@@ -215,6 +217,7 @@ static void spreading(void)
 		CHECK(!ibv_destroy_wq(wqs[i]));
 }
 
+#ifdef WITH_MLX5DV /* libmlx5's own interface, which works on its own contexts only */
 static void dynamic_connections(void)
 {
 	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 10, .max_sge = 1 } };
@@ -265,6 +268,7 @@ static void dynamic_connections(void)
 	CHECK(!ibv_destroy_qp(target));
 	CHECK(!ibv_destroy_srq(srq));
 }
+#endif
 
 static void memory(void)
 {
@@ -356,9 +360,11 @@ static void completion_queues(void)
 	struct ibv_cq_ex *extended = ibv_create_cq_ex(context, &attr);
 	CHECK(extended);
 	CHECK(!ibv_destroy_cq(ibv_cq_ex_to_cq(extended)));
-	struct mlx5dv_clock_info clock;
 	if (has_clock) {
+#ifdef WITH_MLX5DV
+		struct mlx5dv_clock_info clock;
 		CHECK(!mlx5dv_get_clock_info(context, &clock) && clock.mult && clock.shift);
+#endif
 		struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
 		CHECK(!ibv_query_rt_values_ex(context, &values));
 	}
@@ -376,7 +382,9 @@ int main(void)
 	datagrams();
 	raw_packets();
 	spreading();
+#ifdef WITH_MLX5DV
 	dynamic_connections();
+#endif
 	memory();
 	domains();
 	completion_queues();
