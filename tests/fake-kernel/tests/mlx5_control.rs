@@ -374,3 +374,43 @@ fn nothing_is_left() {
     drop(base);
     assert_eq!(kernel.census(), Census::default());
 }
+
+/// B40: completions that wait are carried over, in order; what has no room for them is refused before
+/// the kernel hears of it, and so is nothing to do.
+#[test]
+fn resizing_carries_completions_over() {
+    let kernel = kernel(Mlx5::default());
+    let mut base = base(&kernel);
+    let mut made = base
+        .context
+        .create_qp(&base.request(Transport::Rc))
+        .expect("a queue pair");
+    ready(&mut made);
+    let device = kernel.hca(0).qp(made.object.number()).expect("there");
+    let complete = |queue: &mut SendQueue, wr_id| {
+        post(queue, wr_id).expect("room");
+        let wqes = device.take_sends();
+        let cq = device.send_cq.as_ref().expect("a completion queue");
+        cq.push(&Cqe::requester(&device, &wqes[0])).expect("room");
+    };
+    let send = made.send.as_mut().unwrap();
+    let before = kernel.calls();
+    assert_eq!(base.cq.resize(&mut base.queue, 100), Ok(127));
+    assert_eq!(base.cq.resize(&mut base.queue, 0), Err(Errno(libc::EINVAL)));
+    assert_eq!(kernel.calls(), before);
+    for wr_id in 0..5 {
+        complete(send, wr_id);
+    }
+    assert_eq!(base.cq.resize(&mut base.queue, 3), Err(Errno(libc::EINVAL)));
+    assert_eq!(kernel.calls(), before);
+    for cqe in [1000, 7, 300] {
+        assert!(
+            base.cq
+                .resize(&mut base.queue, cqe)
+                .is_ok_and(|granted| granted >= cqe)
+        );
+    }
+    complete(send, 5);
+    let ids: Vec<_> = poll(&mut base.queue).iter().map(|one| one.wr_id).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
+}

@@ -69,32 +69,22 @@ fn queue_memory() -> (usize, usize) {
     (smaps.matches("fake-uverbs").count(), kept)
 }
 
-const DEVICES: [Mlx5; 2] = [
-    Mlx5 {
-        link: fake_kernel::Link::Ethernet,
-        tot_bfregs: None,
-        cqe_version: 1,
-        has_blue_flame: true,
-        has_devx: true,
-        has_clock: true,
-        has_ah_udata: true,
-        has_dump_fill_mkey: true,
-        eth_min_inline: 1,
-        cache_line: 64,
-    },
-    Mlx5 {
+/// A new device on a new kernel, and an old one on an old kernel.
+fn devices() -> [Mlx5; 2] {
+    let old = Mlx5 {
         link: fake_kernel::Link::InfiniBand,
         tot_bfregs: Some(16),
         cqe_version: 0,
-        has_blue_flame: true,
         has_devx: false,
         has_clock: false,
         has_ah_udata: false,
         has_dump_fill_mkey: false,
         eth_min_inline: 2,
         cache_line: 128,
-    },
-];
+        ..Mlx5::default()
+    };
+    [Mlx5::default(), old]
+}
 
 fn kernel(device: Mlx5) -> FakeKernel {
     FakeKernel::new(Config {
@@ -338,7 +328,7 @@ fn every_call(name: &str, once: impl Fn(u64, Fault) -> bool) {
 /// One test, since the counted heap and descriptors are the whole process's.
 #[test]
 fn each_kernel_call_fails_once() {
-    for (number, device) in DEVICES.into_iter().enumerate() {
+    for (number, device) in devices().into_iter().enumerate() {
         every_call("context", |k, fault| context_once(device, k, fault));
         for (name, make) in OBJECTS {
             if *name == "ah" && number == 1 {

@@ -7,7 +7,7 @@ use uverbs_abi::handle::Cq;
 use uverbs_abi::types::CreateCqFlags;
 use uverbs_abi::udata::mlx5::{
     CqeCompFormat, CreateCq as DriverInput, CreateCqFlags as DriverFlags, CreateCqResp,
-    QueryDeviceFlags,
+    QueryDeviceFlags, ResizeCq as DriverResize,
 };
 
 use super::buffer::{Allocator, QueueBuffer, ResourceType};
@@ -16,7 +16,7 @@ use super::dbrec::DoorbellRecord;
 use super::environment::QueueKind as Setting;
 use super::geometry;
 use crate::control::kernel::CreateCq as KernelRequest;
-use crate::data::mlx5::{CompletionQueue, CqParts};
+use crate::data::mlx5::{CompletionQueue, CqParts, KeepAlive};
 use crate::sys::errno::Errno;
 use crate::sys::pages::page_size;
 
@@ -54,16 +54,17 @@ pub struct CqObject {
     handle: Cq,
     number: u32,
     entry_size: u32,
-    /// The data path's queue has it too; the kernel's has it as long as it lives.
-    memory: Arc<Memory>,
+    allocator: Option<Arc<dyn Allocator>>,
+    /// What the queue lies in. The data path's queue has it too; the kernel's has it as long as it lives.
+    memory: Memory,
     destroyed: bool,
 }
 
 /// What a completion queue lies in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Memory {
-    _ring: QueueBuffer,
-    record: DoorbellRecord,
+    ring: Arc<QueueBuffer>,
+    record: Arc<DoorbellRecord>,
 }
 
 impl CqRequest {
@@ -141,10 +142,10 @@ impl Mlx5Context {
             Some((page, Err(_))) => uar_index = Some(page),
         }
         let clock = self.clock_page();
-        let memory = Arc::new(Memory {
-            _ring: buffer,
-            record,
-        });
+        let memory = Memory {
+            ring: Arc::new(buffer),
+            record: Arc::new(record),
+        };
         let parts = CqParts {
             ring,
             entries,
@@ -182,6 +183,7 @@ impl Mlx5Context {
             handle: created.handle,
             number: created.udata.cqn,
             entry_size,
+            allocator: asked.allocator.clone(),
             memory,
             destroyed: false,
         };
@@ -230,6 +232,44 @@ impl CqObject {
         self.context
             .uctx()
             .modify_cq_moderation(self.handle, count, period)
+    }
+
+    /// Changes the number of entries to hold `cqe` completions; answers how many it holds. Completions
+    /// that are there stay.
+    ///
+    /// `EINVAL`, and nothing has happened, if more completions wait than there would be room for, or for a
+    /// size that cannot be. `EIO` if the device did not do what the kernel said: completions are lost.
+    pub fn resize(&mut self, queue: &mut CompletionQueue, cqe: u32) -> Result<u32, Errno> {
+        let entries = geometry::cq_entries(cqe)?;
+        if entries == queue.entries() {
+            return Ok(entries - 1);
+        }
+        // the device's mark takes a place too
+        if queue.waiting() >= entries {
+            return Err(Errno(libc::EINVAL));
+        }
+        let context = &self.context;
+        let ring =
+            Arc::new(context.cq_buffer(entries, self.entry_size, self.allocator.as_ref())?);
+        let memory: KeepAlive = Box::new(ring.clone());
+        // SAFETY: the ring is new, as long as said, at a page, and lives in `memory`.
+        let new = unsafe { queue.prepare_ring(ring.start(), entries, Some(memory)) }
+            .map_err(|_| Errno(libc::EINVAL))?;
+        let input = DriverResize {
+            buf_addr: ring.address(),
+            cqe_size: self.entry_size as u16,
+            ..DriverResize::default()
+        };
+        // SAFETY: the ring lives as long as this object has it, which destroys the kernel's queue first.
+        unsafe {
+            context
+                .uctx()
+                .resize_cq_with::<_, ()>(self.handle, entries - 1, &input)
+        }?;
+        let carried = queue.use_ring(new);
+        self.memory.ring = ring;
+        carried.map_err(|_| Errno(libc::EIO))?;
+        Ok(entries - 1)
     }
 
     /// Destroys it in the kernel; answers how many of its events were delivered. Nothing has happened

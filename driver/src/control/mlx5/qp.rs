@@ -557,6 +557,18 @@ impl QpObject {
         (self.answer.comp_mask, &self.answer)
     }
 
+    /// [`destroy`](Self::destroy), after which completions still find the queue pair, and nobody else has
+    /// its number, until the object is dropped.
+    #[expect(dead_code, reason = "taken up by the API that follows")]
+    pub(crate) fn destroy_in_kernel(&mut self) -> Result<u32, Errno> {
+        if self.destroyed {
+            return Ok(0);
+        }
+        let events = self.context.uctx().destroy_qp(self.handle)?;
+        self.destroyed = true;
+        Ok(events)
+    }
+
     /// Destroys it in the kernel. Nothing has happened if that fails, as it does while it is in a
     /// multicast group. Both completion queues are to be cleaned before the answer is dropped, and the
     /// data path's queues are to be dropped after it.
