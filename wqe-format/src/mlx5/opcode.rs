@@ -25,8 +25,8 @@ macro_rules! opcodes {
     };
 }
 
-// mlx5dv.h `MLX5_OPCODE_*`; DUMP and enhanced multi-packet send: include/linux/mlx5/qp.h and device.h, DPDK mlx5_prm.h;
-// the opcodes of cross-channel synchronisation: include/linux/mlx5/device.h.
+// mlx5dv.h `MLX5_OPCODE_*`; what that lacks: Linux include/linux/mlx5/device.h (GET_PSV, CHECK_PSV, DUMP, ENHANCED_MPSW),
+// DPDK mlx5_prm.h (WAIT, SEND_EN, ENHANCED_MPSW, ACCESS_ASO), the vendor's libmlx5 (RECV_EN).
 opcodes! {
     NOP = 0x00, "NOP", "No operation; completes in order.";
     SEND_INVAL = 0x01, "SEND_INVAL", "Send, and invalidate a key of the receiver.";
@@ -54,6 +54,7 @@ opcodes! {
     TAG_MATCHING = 0x28, "TAG_MATCHING", "Change a list of tags.";
     ENHANCED_MPSW = 0x29, "ENHANCED_MPSW", "Several Ethernet packets in one request.";
     FLOW_TBL_ACCESS = 0x2c, "FLOW_TBL_ACCESS", "Access to a steering table.";
+    ACCESS_ASO = 0x2d, "ACCESS_ASO", "Access to an advanced steering object (meters, connection tracking).";
     MMO = 0x2f, "MMO", "Memory-to-memory operation.";
 }
 
