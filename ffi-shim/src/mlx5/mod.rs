@@ -25,6 +25,8 @@ mod domain;
 mod memory;
 mod qp;
 mod srq;
+mod wq;
+mod xrc;
 
 /// The file beside the plug-in that `cargo xtask install --mlx5` makes.
 const MARKER: &str = "claim-mlx5";
@@ -131,14 +133,20 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::alloc_td, domain::alloc_td as *const ()),
     (Op::attach_mcast, address::attach_mcast as *const ()),
     (Op::bind_mw, qp::bind_mw as *const ()),
+    (Op::close_xrcd, xrc::close_xrcd as *const ()),
     (Op::cq_event, cq::cq_event as *const ()),
     (Op::create_ah, ah::create_ah as *const ()),
     (Op::create_cq, cq::create_cq as *const ()),
     (Op::create_cq_ex, cq::create_cq_ex as *const ()),
     (Op::create_qp, qp::create_qp as *const ()),
     (Op::create_qp_ex, qp::create_qp_ex as *const ()),
+    (
+        Op::create_rwq_ind_table,
+        wq::create_rwq_ind_table as *const (),
+    ),
     (Op::create_srq, srq::create_srq as *const ()),
     (Op::create_srq_ex, srq::create_srq_ex as *const ()),
+    (Op::create_wq, wq::create_wq as *const ()),
     (Op::dealloc_mw, any_memory::dealloc_mw as *const ()),
     (Op::dealloc_pd, domain::dealloc_pd as *const ()),
     (Op::dealloc_td, domain::dealloc_td as *const ()),
@@ -146,7 +154,12 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::destroy_ah, ah::destroy_ah as *const ()),
     (Op::destroy_cq, cq::destroy_cq as *const ()),
     (Op::destroy_qp, qp::destroy_qp as *const ()),
+    (
+        Op::destroy_rwq_ind_table,
+        wq::destroy_rwq_ind_table as *const (),
+    ),
     (Op::destroy_srq, srq::destroy_srq as *const ()),
+    (Op::destroy_wq, wq::destroy_wq as *const ()),
     (Op::detach_mcast, address::detach_mcast as *const ()),
     (Op::free_context, free_context::<Mlx5> as *const ()),
     (Op::get_srq_num, srq::get_srq_num as *const ()),
@@ -159,6 +172,9 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
         qp::modify_qp_rate_limit as *const (),
     ),
     (Op::modify_srq, srq::modify_srq as *const ()),
+    (Op::modify_wq, wq::modify_wq as *const ()),
+    (Op::open_qp, qp::open_qp as *const ()),
+    (Op::open_xrcd, xrc::open_xrcd as *const ()),
     (Op::poll_cq, cq::poll_cq as *const ()),
     (Op::post_recv, qp::post_recv as *const ()),
     (Op::post_send, qp::post_send as *const ()),

@@ -238,7 +238,7 @@ pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         let reported = dying.as_ref().map(|dying| dying.events());
         if let Some(key) = dying.as_ref().and_then(|dying| dying.key()) {
             // SAFETY: null, or the completion queue that the queue was made with, which stays as long.
-            unsafe { cq::clean(ours.ibv.cq.cast(), key) };
+            unsafe { cq::clean(ours.ibv.cq.cast(), key, Some(ours.queue.shared())) };
         }
         drop(dying);
         let base = &raw mut ours.ibv.srq;

@@ -44,7 +44,9 @@ fn same(test: &str, settings: &str, parts: &[&str]) {
 /// Sizes that are granted, numbers that are answered, the errno of what is refused.
 #[test]
 fn control_verbs_answer_as_libmlx5s() {
-    let parts = ["device", "regions", "qp", "srq", "ah", "states"];
+    let parts = [
+        "device", "regions", "qp", "srq", "ah", "states", "xrc", "domains", "wq",
+    ];
     let name = "fake-kernel::mlx5_plugin::control_verbs_answer_as_libmlx5s";
     same(name, "mlx5", &parts);
 }
@@ -63,6 +65,26 @@ fn control_verbs_answer_as_libmlx5s_on_older_kernels() {
     }
     // The program's way to RTS goes over Ethernet.
     same(name, "mlx5,link=ib", &parts[..5]);
+}
+
+/// An XRC target that somebody else made is opened and closed (which libmlx5 44 does not survive).
+#[test]
+fn an_opened_xrc_target_closes() {
+    let name = "fake-kernel::mlx5_plugin::an_opened_xrc_target_closes";
+    if !has_provider(name, "libmlx5-rdmav") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let program = compile("mlx5_control", dir.path());
+    let mut command = on_fake(&program, "mlx5");
+    command
+        .arg("xrc")
+        .env("OPEN_QP", "1")
+        .env("IBV_DRIVERS", plugin(dir.path()))
+        .env("OXVERBS_DEVICES", "mlx5_0")
+        .env("EXPECT_PROVIDER", "oxverbs");
+    let output = succeed(command);
+    assert!(output.contains("open: ok same number 1\n"), "{output}");
 }
 
 /// A device that nobody asked us to take is left alone, even if there is no other provider.

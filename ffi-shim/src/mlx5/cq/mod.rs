@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::cq::EventCount;
-use oxverbs::ffi_core::mlx5::{Completion, CompletionQueue};
+use oxverbs::ffi_core::mlx5::{Completion, CompletionQueue, SrqShared};
 use oxverbs::ffi_core::mlx5_control::cq::{CqObject, CqRequest};
 use oxverbs::ffi_core::uverbs_abi::handle::Cq as CqHandle;
 use oxverbs::ffi_core::uverbs_abi::types::CreateCqFlags;
@@ -278,15 +278,15 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut i
     unsafe { queue.poll_into(wc.cast(), room.max(0) as usize) as c_int }
 }
 
-/// Removes completions of a queue that is gone or starts anew.
+/// Removes completions of a queue that is gone or starts anew; those of receives from a shared queue give their places
+/// back to it.
 ///
 /// # Safety
 ///
 /// `cq` is null or one of ours (C1).
-pub(crate) unsafe fn clean(cq: *mut ibv_cq, key: u32) {
+pub(crate) unsafe fn clean(cq: *mut ibv_cq, key: u32, shared: Option<&SrqShared>) {
     // SAFETY: the caller's promise.
     if let Some(ours) = unsafe { cq.cast::<Cq>().as_ref() } {
-        let queue = ours.queue.lock();
-        let _ = (queue, key);
+        ours.queue.lock().clean(key, shared);
     }
 }

@@ -8,23 +8,25 @@ use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::{Draft, QueueKind, RecvQueue, SendQueue};
 use oxverbs::ffi_core::mlx5_control::geometry::{SendOps, Transport};
 use oxverbs::ffi_core::mlx5_control::qp::{MadeQp, QpObject, QpRequest};
+use oxverbs::ffi_core::mlx5_control::special::{BareQp, RssRequest};
 use oxverbs::ffi_core::uverbs_abi::handle::Xrcd;
-use oxverbs::ffi_core::uverbs_abi::types::{CreateQpFlags, QpCap, QpState};
+use oxverbs::ffi_core::uverbs_abi::types::{CreateQpFlags, QpCap, QpState, QpType};
+use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{RxHashFields, RxHashFunction};
 
 use crate::abi::attr::{ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex};
-use crate::abi::domain::verbs_xrcd;
+use crate::abi::domain::{ibv_qp_open_attr, verbs_xrcd};
 use crate::abi::driver::VERBS_QP_EX;
 use crate::abi::objects::{ibv_context, ibv_pd, ibv_qp, ibv_qp_ex};
 use crate::abi::work::wr_ops;
-use crate::common::destroyed;
 use crate::common::events::{init_wait, wait_for_events};
 use crate::common::memory::of_pd;
+use crate::common::{destroyed, slice};
 use crate::context::family;
 use crate::door::control;
 use crate::library::library;
 use crate::lock::{Locked, QueueLock, Threads};
 use crate::mlx5::domain::{self, Share};
-use crate::mlx5::{Mlx5, cq, srq};
+use crate::mlx5::{Mlx5, cq, srq, wq};
 
 mod builder;
 mod post;
@@ -44,7 +46,7 @@ pub(crate) struct Qp {
     send: Option<Locked<Send, QueueLock>>,
     recv: Option<Locked<RecvQueue, QueueLock>>,
     /// For the control verbs, which may come from several threads.
-    object: Mutex<QpObject>,
+    object: Mutex<Object>,
     sq_sig_all: bool,
     _domain: Option<Share>,
 }
@@ -58,8 +60,19 @@ struct Send {
     draft: Draft,
 }
 
+/// What stands behind a queue pair.
+#[derive(Debug)]
+enum Object {
+    /// One with queues, or an XRC target.
+    Queues(QpObject),
+    /// One that spreads packets over work queues, which nobody changes.
+    Spreads(BareQp),
+    /// An XRC target that somebody else made.
+    Opened(BareQp),
+}
+
 impl Qp {
-    fn object(&self) -> MutexGuard<'_, QpObject> {
+    fn object(&self) -> MutexGuard<'_, Object> {
         // A panic was reported when it happened; the kernel's object is as it was.
         self.object.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,7 +232,7 @@ fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*
         head: [0; HEAD / 8],
         send,
         recv: receive.map(|queue| Locked::with(queue, QueueLock::new(threads))),
-        object: Mutex::new(object),
+        object: Mutex::new(Object::Queues(object)),
         sq_sig_all: init.sq_sig_all != 0,
         _domain: share,
     };
@@ -250,6 +263,134 @@ fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*
         unsafe { offer_builder(qp, &ops) };
     }
     Ok(qp)
+}
+
+/// Makes a queue pair without queues, of what `make` makes for a user handle. The rest of `ibv_qp` is the caller's to fill.
+fn bare(
+    share: Option<Share>,
+    make: impl FnOnce(u64) -> Result<Object, Errno>,
+) -> Result<*mut Qp, Errno> {
+    let place = Box::<Qp>::new_uninit();
+    let object = make(place.as_ptr().expose_provenance() as u64)?;
+    let (handle, number) = match &object {
+        Object::Queues(object) => (object.handle(), object.number()),
+        Object::Spreads(object) | Object::Opened(object) => (object.handle(), object.number()),
+    };
+    let qp = Qp {
+        head: [0; HEAD / 8],
+        send: None,
+        recv: None,
+        object: Mutex::new(object),
+        sq_sig_all: false,
+        _domain: share,
+    };
+    let qp = Box::into_raw(Box::write(place, qp));
+    // SAFETY: the head of the new object, zeroed, which is a valid `ibv_qp`.
+    let base = unsafe { &mut *qp.cast::<ibv_qp>() };
+    base.handle = handle.0;
+    base.qp_num = number;
+    // SAFETY: the new object's own.
+    unsafe { init_wait(&raw mut base.mutex, &raw mut base.cond) };
+    Ok(qp)
+}
+
+/// A queue pair that spreads packets over a table of work queues.
+fn create_spreading(
+    context: *mut ibv_context,
+    init: &ibv_qp_init_attr_ex,
+) -> Result<*mut Qp, Errno> {
+    let has = |bit| init.comp_mask & bit != 0;
+    if init.comp_mask & !attr::ALL != 0
+        || has(attr::SEND_OPS)
+        || !has(attr::PD)
+        || !has(attr::IND_TABLE)
+        || init.pd.is_null()
+        || init.rwq_ind_tbl.is_null()
+    {
+        return Err(Errno(libc::EINVAL));
+    }
+    let (qp_type, _) = transport(init.qp_type)?;
+    let qp_type = match qp_type {
+        Transport::RawPacket => QpType::RAW_PACKET,
+        Transport::Ud => QpType::UD,
+        _ => return Err(Errno(libc::EOPNOTSUPP)),
+    };
+    // SAFETY: an open mlx5 device (C1).
+    let device = unsafe { family::<Mlx5>(context) }?;
+    // SAFETY: a protection domain of ours (C1).
+    let (_, pd) = unsafe { of_pd(init.pd) };
+    // SAFETY: as many bytes by the verb's contract.
+    let key = unsafe { slice(init.rx_hash_key.cast_const(), init.rx_hash_key_len.into()) };
+    // SAFETY: an open context.
+    let async_fd = unsafe { (*context).async_fd };
+    // SAFETY: a protection domain of ours (C1).
+    let share = unsafe { domain::share(init.pd) };
+    let qp = bare(share, |user_handle| {
+        let request = RssRequest {
+            qp_type,
+            pd,
+            // SAFETY: a table of ours (C1).
+            table: unsafe { wq::table_handle(init.rwq_ind_tbl.cast()) },
+            user_handle,
+            flags: if has(attr::CREATE_FLAGS) {
+                CreateQpFlags(init.create_flags)
+            } else {
+                CreateQpFlags::NONE
+            },
+            function: RxHashFunction(init.rx_hash_function),
+            fields: RxHashFields(init.rx_hash_fields_mask),
+            key: key.to_vec(),
+            async_event: (async_fd >= 0).then_some(async_fd),
+            ..RssRequest::default()
+        };
+        Ok(Object::Spreads(device.context().create_rss_qp(&request)?))
+    })?;
+    // SAFETY: the new object.
+    let base = unsafe { &mut *qp.cast::<ibv_qp>() };
+    base.context = context;
+    base.qp_context = init.qp_context;
+    base.pd = init.pd;
+    base.qp_type = init.qp_type;
+    Ok(qp)
+}
+
+/// `IBV_QP_OPEN_ATTR_*`: number, domain, context, type.
+const OPEN_NEEDED: u32 = 1 | 2 | 8;
+const OPEN_CONTEXT: u32 = 4;
+/// `IBV_QPS_UNKNOWN`.
+const STATE_UNKNOWN: c_uint = 7;
+
+/// An XRC target that another process of the domain made.
+pub(crate) unsafe extern "C" fn open_qp(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> *mut Qp {
+    control("open_qp", || {
+        // SAFETY: the caller's attributes.
+        let attr = unsafe { &*attr };
+        if attr.comp_mask & !(OPEN_NEEDED | OPEN_CONTEXT) != 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        let complete = attr.comp_mask & OPEN_NEEDED == OPEN_NEEDED && !attr.xrcd.is_null();
+        if !complete || attr.qp_type != qp_type::XRC_RECV {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: an open mlx5 device (C1).
+        let device = unsafe { family::<Mlx5>(context) }?;
+        // SAFETY: an XRC domain of ours (C1).
+        let xrcd = Xrcd(unsafe { (*attr.xrcd).handle });
+        let qp = bare(None, |user_handle| {
+            let opened = device.context().open_qp(xrcd, attr.qp_num, user_handle)?;
+            Ok(Object::Opened(opened))
+        })?;
+        // SAFETY: the new object.
+        let base = unsafe { &mut *qp.cast::<ibv_qp>() };
+        base.context = context;
+        base.qp_context = attr.qp_context;
+        base.qp_type = attr.qp_type;
+        base.state = STATE_UNKNOWN;
+        Ok(qp)
+    })
 }
 
 /// Fills the slots of `ibv_qp_ex` that this release has, and marks the queue pair as extended.
@@ -313,10 +454,11 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     control("create_qp_ex", || {
         // SAFETY: the caller's attributes, which the verb writes back to.
         let init = unsafe { &mut *init };
-        if init.comp_mask & (attr::RX_HASH | attr::IND_TABLE) != 0 {
-            return Err(Errno(libc::EOPNOTSUPP));
+        if init.comp_mask & attr::RX_HASH != 0 {
+            create_spreading(context, init)
+        } else {
+            create(context, init)
         }
-        create(context, init)
     })
 }
 
@@ -328,11 +470,17 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 unsafe fn clean(qp: *mut ibv_qp, key: u32) {
     // SAFETY: the caller's promise.
     let base = unsafe { &*qp };
+    let shared = if base.srq.is_null() {
+        None
+    } else {
+        // SAFETY: a shared receive queue of ours, which stays as long as the queue pair.
+        Some(unsafe { srq::shared(base.srq) }.1)
+    };
     // SAFETY: null, or a completion queue of ours that stays as long as the queue pair.
-    unsafe { cq::clean(base.recv_cq, key) };
+    unsafe { cq::clean(base.recv_cq, key, shared.as_deref()) };
     if base.send_cq != base.recv_cq {
         // SAFETY: as above.
-        unsafe { cq::clean(base.send_cq, key) };
+        unsafe { cq::clean(base.send_cq, key, None) };
     }
 }
 
@@ -340,13 +488,17 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
     control("destroy_qp", || {
         // SAFETY: a queue pair of ours (C1), which nobody else uses.
         let mut object = unsafe { of(qp) }.object();
-        let dying = destroyed(object.destroy())?;
-        let reported = dying.as_ref().map(|dying| dying.events());
-        if let Some(key) = dying.as_ref().and_then(|dying| dying.key()) {
-            // SAFETY: as above.
-            unsafe { clean(qp, key) };
-        }
-        drop(dying);
+        let reported = match &mut *object {
+            Object::Queues(object) => {
+                let dying = destroyed(object.destroy())?;
+                if let Some(key) = dying.as_ref().and_then(|dying| dying.key()) {
+                    // SAFETY: as above.
+                    unsafe { clean(qp, key) };
+                }
+                dying.map(|dying| dying.events())
+            }
+            Object::Spreads(object) | Object::Opened(object) => destroyed(object.destroy())?,
+        };
         drop(object);
         // SAFETY: a field of a live object.
         let mutex = unsafe { &raw mut (*qp).mutex };

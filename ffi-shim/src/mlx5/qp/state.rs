@@ -7,7 +7,7 @@ use oxverbs::ffi_core::uverbs_abi::types::QpAttrMask;
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::BurstInfo;
 use oxverbs::ffi_core::uverbs_abi::write::qp::ExModifyQp;
 
-use super::{clean, of};
+use super::{Object, clean, of};
 use crate::abi::attr::{ibv_ece, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_rate_limit_attr};
 use crate::abi::objects::ibv_qp;
 use crate::common::qp::{PLAIN_ATTRIBUTES, attributes, modification};
@@ -33,6 +33,15 @@ pub(crate) unsafe extern "C" fn modify_qp(
         // SAFETY: the caller's attributes.
         let attr = unsafe { &*attr };
         let mut object = ours.object();
+        let object = match &mut *object {
+            Object::Queues(object) => object,
+            Object::Spreads(_) => return Err(Errno(libc::EOPNOTSUPP)),
+            Object::Opened(object) if mask & RATE_LIMIT == 0 => {
+                let command = modification(object.handle(), attr, mask);
+                return object.context().uctx().modify_qp(&command);
+            }
+            Object::Opened(_) => return Err(Errno(libc::EOPNOTSUPP)),
+        };
         let command = ExModifyQp {
             base: modification(object.handle(), attr, mask),
             rate_limit: if mask & RATE_LIMIT != 0 {
@@ -75,9 +84,10 @@ pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
             ..BurstInfo::default()
         };
         // SAFETY: a queue pair of ours (C1).
-        unsafe { of(qp) }
-            .object()
-            .set_rate_limit(attr.rate_limit, burst)
+        match &mut *unsafe { of(qp) }.object() {
+            Object::Queues(object) => object.set_rate_limit(attr.rate_limit, burst),
+            _ => Err(Errno(libc::EOPNOTSUPP)),
+        }
     })
 }
 
@@ -92,16 +102,23 @@ pub(crate) unsafe extern "C" fn set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c
             return Err(Errno(libc::EINVAL));
         }
         // SAFETY: a queue pair of ours (C1).
-        unsafe { of(qp) }.object().set_ece(ece.options)
+        match &mut *unsafe { of(qp) }.object() {
+            Object::Queues(object) => object.set_ece(ece.options),
+            _ => Err(Errno(libc::EOPNOTSUPP)),
+        }
     })
 }
 
 pub(crate) unsafe extern "C" fn query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     control("query_ece", || {
+        // SAFETY: a queue pair of ours (C1).
+        let options = match &*unsafe { of(qp) }.object() {
+            Object::Queues(object) => object.ece(),
+            _ => 0,
+        };
         let answer = ibv_ece {
             vendor_id: MELLANOX,
-            // SAFETY: a queue pair of ours (C1).
-            options: unsafe { of(qp) }.object().ece(),
+            options,
             comp_mask: 0,
         };
         // SAFETY: the caller's memory.
@@ -125,7 +142,15 @@ pub(crate) unsafe extern "C" fn query_qp(
         let base = unsafe { &*qp };
         // SAFETY: as above.
         let ours = unsafe { of(qp) };
-        let to = attributes(&ours.object().query(QpAttrMask(mask))?);
+        let to = match &*ours.object() {
+            Object::Queues(object) => object.query(QpAttrMask(mask))?,
+            Object::Spreads(_) => return Err(Errno(libc::EOPNOTSUPP)),
+            Object::Opened(object) => {
+                let uctx = object.context().uctx();
+                uctx.query_qp(object.handle(), QpAttrMask(mask))?
+            }
+        };
+        let to = attributes(&to);
         let cap = to.cap;
         // SAFETY: the caller's memory.
         unsafe { attr.write(to) };

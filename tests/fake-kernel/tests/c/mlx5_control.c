@@ -360,7 +360,8 @@ static void xrc(void)
 	printf("xrc target: %s ", MADE(recv));
 	show_cap(&target.cap);
 	printf("\n");
-	if (recv) {
+	/* libmlx5 crashes when such a queue pair is destroyed */
+	if (recv && getenv("OPEN_QP")) {
 		struct ibv_qp_open_attr open = {
 			.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
 			.qp_num = recv->qp_num,
@@ -369,10 +370,10 @@ static void xrc(void)
 		};
 		struct ibv_qp *opened = MAKE(ibv_open_qp(context, &open));
 		printf("open: %s same number %d\n", MADE(opened), opened && opened->qp_num == recv->qp_num);
-		if (opened)
-			printf(" close %s\n", err(ibv_destroy_qp(opened)));
-		printf(" destroy %s\n", err(ibv_destroy_qp(recv)));
+		CHECK(opened && ibv_destroy_qp(opened) == 0);
 	}
+	if (recv)
+		printf(" destroy %s\n", err(ibv_destroy_qp(recv)));
 	struct ibv_qp_init_attr_ex initiator = {
 		.qp_type = IBV_QPT_XRC_SEND,
 		.send_cq = cq,
@@ -394,7 +395,8 @@ static int allocations;
 static void *own_alloc(struct ibv_pd *domain, void *given, size_t size, size_t alignment, uint64_t type)
 {
 	CHECK(given == &allocations);
-	printf(" [alloc %zu align %zu type %lx]", size, alignment, type);
+	/* of an SRQ, libmlx5 does not round the size up to the alignment */
+	printf(" [alloc %zu of %zu type %lx]", (size + alignment - 1) / alignment, alignment, type);
 	if (++allocations % 2 == 0)
 		return IBV_ALLOCATOR_USE_DEFAULT;
 	void *place = NULL;
