@@ -107,11 +107,11 @@ fn comparable(outcome: &Outcome) -> Outcome {
         for attr in attrs {
             let data = &mut attr.data;
             match (&**method, &*attr.name) {
-                ("UVERBS_METHOD_QP_CREATE", "UVERBS_ATTR_CREATE_QP_CAP") => {
-                    // uapi `ib_uverbs_qp_cap`: max_inline_data at 16; two digits a byte
-                    if data.ends_with("fcffffff") {
-                        data.replace_range(32..40, "00000000");
-                    }
+                // uapi `ib_uverbs_qp_cap`: max_inline_data at 16; two digits a byte
+                ("UVERBS_METHOD_QP_CREATE", "UVERBS_ATTR_CREATE_QP_CAP")
+                    if data.ends_with("fcffffff") =>
+                {
+                    data.replace_range(32..40, "00000000");
                 }
                 ("UVERBS_METHOD_QP_CREATE", "UVERBS_ATTR_UHW_IN") => {
                     // uapi `mlx5_ib_create_qp`: sq_wqe_count at 16, rq_wqe_count at 20, sq_buf_addr at 40

@@ -63,6 +63,9 @@ pub(crate) fn queue(st: &State, (index, qpn): Peer) -> Option<Arc<QueuePair>> {
     }
 }
 
+/// One element of a scatter list: address, bytes, key.
+type Element = (u64, u32, u32);
+
 /// Where receive requests come from.
 enum Supply {
     Own(Arc<QueuePair>),
@@ -78,7 +81,7 @@ impl Supply {
     }
 
     /// Counter and scatter list.
-    fn take(&self) -> Option<(u16, Vec<(u64, u32, u32)>)> {
+    fn take(&self) -> Option<(u16, Vec<Element>)> {
         let (counter, bytes, skip) = match self {
             Self::Own(qp) => {
                 let (counter, bytes) = qp.next_recv()?;
@@ -215,13 +218,7 @@ fn header(gids: &Option<([u8; 16], [u8; 16])>) -> Vec<u8> {
     bytes
 }
 
-fn scatter(
-    st: &State,
-    index: usize,
-    pd: u32,
-    list: &[(u64, u32, u32)],
-    mut bytes: &[u8],
-) -> Option<()> {
+fn scatter(st: &State, index: usize, pd: u32, list: &[Element], mut bytes: &[u8]) -> Option<()> {
     for (address, length, key) in list {
         let (now, later) = bytes.split_at(bytes.len().min(*length as usize));
         bytes = later;
