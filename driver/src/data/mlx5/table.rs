@@ -187,6 +187,8 @@ impl UserIndexTable {
         let word = Arc::new(CachePadded::new(AtomicU64::new(0)));
         self.state().readers.push(word.clone());
         Reader {
+            levels: &raw const *self.levels,
+            one_sided: self.one_sided,
             table: self.clone(),
             word,
             visits: 0,
@@ -226,11 +228,19 @@ impl fmt::Debug for UserIndexTable {
 
 /// Looks records up, for one completion queue at a time. What it finds stays until its visit ends.
 pub struct Reader {
+    /// The table's first level and whether readers need no barrier, at hand.
+    levels: *const Level<Level<QueueRecord>>,
+    one_sided: bool,
     table: Arc<UserIndexTable>,
     word: Arc<ReaderWord>,
     /// Twice the visits that ended: what the word is between visits.
     visits: u64,
 }
+
+// SAFETY: the level is the table's, which is shared between threads and of which the reader has a share.
+unsafe impl Send for Reader {}
+// SAFETY: as above.
+unsafe impl Sync for Reader {}
 
 impl Reader {
     /// The table.
@@ -253,7 +263,7 @@ impl Reader {
     pub fn begin(&mut self) {
         // Computed from the reader's own count: reading the word back would wait for the store of the visit before.
         self.word.store(self.visits + 1, Ordering::Relaxed);
-        if self.table.one_sided {
+        if self.one_sided {
             barrier::ordered_by_other_threads();
         } else {
             fence(Ordering::SeqCst);
@@ -281,7 +291,7 @@ impl Reader {
     /// What looks up, without the way to the table: for a loop over many completions.
     #[inline]
     pub(super) fn finder(&self) -> Finder {
-        Finder(&raw const *self.table.levels)
+        Finder(self.levels)
     }
 }
 

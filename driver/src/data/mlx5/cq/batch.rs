@@ -4,10 +4,10 @@ use wqe_format::mlx5::{CqeFormat, CqeOpcode};
 use wqe_format::rxe::WcStatus;
 
 use super::super::record::RawRecord;
-use super::CompletionQueue;
-use super::completion::{Completion, flag, opcode};
+use super::completion::{Completion, Place, flag, half_pair, opcode, pair};
 use super::parse::{self, Finders, Receive};
 use super::ring::{Entry, is_ours};
+use super::{CompletionQueue, Mode};
 use crate::sys::barrier;
 
 /// What became of an entry.
@@ -40,7 +40,7 @@ impl CompletionQueue {
     #[inline]
     pub unsafe fn poll_into(&mut self, out: *mut Completion, room: usize) -> usize {
         let mut taken = 0;
-        if self.compression.is_some() {
+        if self.mode == Mode::Compressed {
             // SAFETY: passed on.
             taken = unsafe { self.poll_compressed(out, room) };
             self.doorbell.publish(self.ci);
@@ -48,10 +48,11 @@ impl CompletionQueue {
         }
         let first = self.ring.at(self.ci);
         let op_own = first.op_own();
-        if is_ours(op_own, self.ring.parity(self.ci)) && room != 0 {
+        let parity = self.ring.parity(self.ci);
+        if is_ours(op_own, parity) && room != 0 {
             barrier::completion_is_read_after_its_owner_bit();
             // SAFETY: passed on; the entry is the next one, and ours.
-            taken = unsafe { self.poll_some(first, op_own, out, room) };
+            taken = unsafe { self.poll_some(first, op_own, parity, out, room) };
         }
         self.doorbell.publish(self.ci);
         taken
@@ -65,24 +66,60 @@ impl CompletionQueue {
         &mut self,
         first: Entry,
         op_own: u8,
+        parity: u8,
         out: *mut Completion,
         room: usize,
     ) -> usize {
         let sends = op_own < RECEIVE_FIRST;
-        match (self.v1, self.ring.is_wide()) {
+        match self.mode {
             // SAFETY: passed on.
-            (true, false) if sends => unsafe {
+            Mode::Narrow if room == 1 && sends => unsafe {
+                self.poll_single::<true, false, true>(first, op_own, parity, out)
+            },
+            // SAFETY: passed on.
+            Mode::Narrow if room == 1 => unsafe {
+                self.poll_single::<true, false, false>(first, op_own, parity, out)
+            },
+            // SAFETY: passed on.
+            Mode::Narrow if sends => unsafe {
                 self.poll_run::<true, false, true>(first, out, room)
             },
             // SAFETY: passed on.
-            (true, false) => unsafe { self.poll_run::<true, false, false>(first, out, room) },
+            Mode::Narrow => unsafe { self.poll_run::<true, false, false>(first, out, room) },
             // SAFETY: passed on.
-            (true, true) if sends => unsafe { self.poll_run::<true, true, true>(first, out, room) },
+            Mode::Wide if sends => unsafe { self.poll_run::<true, true, true>(first, out, room) },
             // SAFETY: passed on.
-            (true, true) => unsafe { self.poll_run::<true, true, false>(first, out, room) },
+            Mode::Wide => unsafe { self.poll_run::<true, true, false>(first, out, room) },
             // SAFETY: passed on.
-            (false, _) => unsafe { self.poll_version_0(first, out, room) },
+            _ => unsafe { self.poll_version_0(first, out, room) },
         }
+    }
+
+    /// Takes one entry, if it is plain. Apart from the loop below because a poll for one completion is what programs do that
+    /// care for each nanosecond.
+    ///
+    /// # Safety
+    ///
+    /// As for [`poll_some`](Self::poll_some), with room for one.
+    #[inline(never)]
+    unsafe fn poll_single<const V1: bool, const WIDE: bool, const SENDS: bool>(
+        &mut self,
+        first: Entry,
+        op_own: u8,
+        parity: u8,
+        out: *mut Completion,
+    ) -> usize {
+        let finders = self.readers.finders();
+        self.readers.begin::<V1>();
+        first.prefetch::<WIDE>(1);
+        // SAFETY: a visit has begun; the place is the caller's.
+        if !unsafe { take_plain::<V1, SENDS>(finders, first, op_own, parity, out) } {
+            // SAFETY: passed on; the visit goes on.
+            return unsafe { self.poll_rest::<V1, WIDE>(first, out, 1, 1) };
+        }
+        self.readers.end::<V1>();
+        self.ci = self.ci.wrapping_add(1);
+        1
     }
 
     /// # Safety
@@ -428,18 +465,21 @@ unsafe fn take_plain<const V1: bool, const SENDS: bool>(
 /// `out` is valid for a write.
 #[inline(always)]
 unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, status: WcStatus) {
-    let kind = parse::request_kind(cqe.get().send_opcode());
-    let completion = Completion {
-        wr_id: work.wr_id,
-        status: status.0,
-        opcode: parse::request_opcode(kind, work),
-        byte_len: kind.byte_len(cqe.get().byte_cnt.get()),
-        qp_num: cqe.get().qpn(),
-        wc_flags: kind.flags,
-        ..Completion::default()
-    };
     // SAFETY: passed on.
-    unsafe { completion.write_words(out) };
+    let place = unsafe { Place::new(out) };
+    let kind = parse::request_kind(cqe.get().send_opcode());
+    place.set::<{ Place::WR_ID }>(work.wr_id);
+    if work.is_plain() && status == WcStatus::SUCCESS {
+        place.set::<{ Place::STATUS_OPCODE }>(kind.status_opcode);
+    } else {
+        let opcode = parse::request_opcode(kind, work);
+        place.set::<{ Place::STATUS_OPCODE }>(pair(status.0, opcode));
+    }
+    let length = kind.byte_len(cqe.get().byte_cnt.get());
+    place.set::<{ Place::VENDOR_LENGTH }>(pair(0, length));
+    place.set::<{ Place::IMM_QUEUE }>(pair(0, cqe.get().qpn()));
+    place.set::<{ Place::SOURCE_FLAGS }>(kind.source_flags);
+    place.set::<{ Place::REST }>(0);
 }
 
 /// # Safety
@@ -447,31 +487,24 @@ unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, statu
 /// `out` is valid for a write.
 #[inline(always)]
 unsafe fn write_receive(out: *mut Completion, receive: &Receive<'_>, cqe: Entry, op_own: u8) {
-    let kind = parse::receive_kind(op_own);
-    let cqe = cqe.get();
-    let mut wc_flags = kind.flags;
-    if receive.checksums && cqe.is_ip_checksum_ok() {
-        wc_flags |= flag::IP_CSUM_OK;
-    }
-    if cqe.has_grh() {
-        wc_flags |= flag::GRH;
-    }
-    let completion = Completion {
-        wr_id: receive.wr_id,
-        status: receive.status.0,
-        opcode: kind.opcode,
-        vendor_err: 0,
-        byte_len: cqe.byte_cnt.get(),
-        imm_or_rkey: kind.imm_or_rkey(cqe.imm_inval_pkey.get()),
-        qp_num: cqe.qpn(),
-        src_qp: cqe.src_qp(),
-        wc_flags,
-        pkey_index: cqe.pkey_index(),
-        slid: cqe.slid.get(),
-        sl: cqe.sl(),
-        dlid_path_bits: cqe.dlid_path_bits(),
-        reserved: [0; 2],
-    };
     // SAFETY: passed on.
-    unsafe { completion.write_words(out) };
+    let place = unsafe { Place::new(out) };
+    let kind = parse::receive_kind(op_own);
+    place.set::<{ Place::WR_ID }>(receive.wr_id);
+    place.set::<{ Place::STATUS_OPCODE }>(pair(receive.status.0, kind.opcode));
+    place.set::<{ Place::VENDOR_LENGTH }>(pair(0, cqe.get().byte_cnt.get()));
+    let imm = cqe.get().imm_inval_pkey.get();
+    place.set::<{ Place::IMM_QUEUE }>(pair(kind.imm_or_rkey(imm), cqe.get().qpn()));
+    let source = cqe.get().flags_rqpn.into_bits().get();
+    let mut flags = kind.flags;
+    if source >> 28 & 3 != 0 {
+        flags |= flag::GRH;
+    }
+    if receive.checksums && cqe.get().is_ip_checksum_ok() {
+        flags |= flag::IP_CSUM_OK;
+    }
+    place.set::<{ Place::SOURCE_FLAGS }>(pair(source & 0xff_ffff, flags));
+    let ids = half_pair(imm as u16, cqe.get().slid.get());
+    let levels = u16::from_ne_bytes([(source >> 24) as u8 & 0xf, cqe.get().dlid_path_bits()]);
+    place.set::<{ Place::REST }>(pair(ids, half_pair(levels, 0)));
 }

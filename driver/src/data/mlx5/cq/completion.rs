@@ -48,41 +48,6 @@ const _: () = assert!(core::mem::offset_of!(Completion, pkey_index) == 40);
 const _: () = assert!(core::mem::offset_of!(Completion, dlid_path_bits) == 45);
 
 impl Completion {
-    /// Writes it by six stores of eight bytes.
-    ///
-    /// # Safety
-    ///
-    /// `out` is valid for a write and aligned.
-    #[inline(always)]
-    pub(super) unsafe fn write_words(self, out: *mut Self) {
-        const fn pair(first: u32, second: u32) -> u64 {
-            if cfg!(target_endian = "little") {
-                first as u64 | (second as u64) << 32
-            } else {
-                second as u64 | (first as u64) << 32
-            }
-        }
-        const fn half(first: u16, second: u16) -> u32 {
-            if cfg!(target_endian = "little") {
-                first as u32 | (second as u32) << 16
-            } else {
-                second as u32 | (first as u32) << 16
-            }
-        }
-        let ids = half(self.pkey_index, self.slid);
-        let levels = half(u16::from_ne_bytes([self.sl, self.dlid_path_bits]), 0);
-        let words = [
-            self.wr_id,
-            pair(self.status, self.opcode),
-            pair(self.vendor_err, self.byte_len),
-            pair(self.imm_or_rkey, self.qp_num),
-            pair(self.src_qp, self.wc_flags),
-            pair(ids, levels),
-        ];
-        // SAFETY: 48 bytes of the same alignment; the fields are whole words in the order above.
-        unsafe { out.cast::<[u64; 6]>().write(words) };
-    }
-
     /// How it ended.
     #[inline]
     pub const fn status(&self) -> WcStatus {
@@ -115,6 +80,76 @@ impl Completion {
         }
     }
 }
+
+/// The place of a [`Completion`], written by six stores of eight bytes.
+///
+/// One word at a time, each from what was read just before: fewer values are in the way of each other than in a whole
+/// [`Completion`], so the loops that do this need no registers saved.
+#[derive(Clone, Copy)]
+pub(super) struct Place(*mut u64);
+
+/// A word of two halves, as they follow each other in memory.
+#[inline(always)]
+pub(super) const fn pair(first: u32, second: u32) -> u64 {
+    if cfg!(target_endian = "little") {
+        first as u64 | (second as u64) << 32
+    } else {
+        second as u64 | (first as u64) << 32
+    }
+}
+
+/// As [`pair`], of half the size.
+#[inline(always)]
+pub(super) const fn half_pair(first: u16, second: u16) -> u32 {
+    if cfg!(target_endian = "little") {
+        first as u32 | (second as u32) << 16
+    } else {
+        second as u32 | (first as u32) << 16
+    }
+}
+
+impl Place {
+    /// The words: the number; status, opcode; vendor error, length; immediate data, queue pair; source, flags; the rest.
+    pub(super) const WR_ID: usize = 0;
+    pub(super) const STATUS_OPCODE: usize = 1;
+    pub(super) const VENDOR_LENGTH: usize = 2;
+    pub(super) const IMM_QUEUE: usize = 3;
+    pub(super) const SOURCE_FLAGS: usize = 4;
+    pub(super) const REST: usize = 5;
+
+    /// # Safety
+    ///
+    /// `out` is valid for a write and aligned, as long as this is used.
+    #[inline(always)]
+    pub(super) unsafe fn new(out: *mut Completion) -> Self {
+        Self(out.cast())
+    }
+
+    /// Writes a word, of the six above.
+    #[inline(always)]
+    pub(super) fn set<const WORD: usize>(self, value: u64) {
+        const { assert!(WORD < 6) };
+        // SAFETY: one of the six words.
+        let word = unsafe { self.0.add(WORD) };
+        // SAFETY: writable and aligned by `new`'s contract.
+        unsafe { word.write(value) };
+    }
+}
+
+const _: () = {
+    assert!(core::mem::offset_of!(Completion, wr_id) == 8 * Place::WR_ID);
+    assert!(core::mem::offset_of!(Completion, status) == 8 * Place::STATUS_OPCODE);
+    assert!(core::mem::offset_of!(Completion, opcode) == 8 * Place::STATUS_OPCODE + 4);
+    assert!(core::mem::offset_of!(Completion, vendor_err) == 8 * Place::VENDOR_LENGTH);
+    assert!(core::mem::offset_of!(Completion, byte_len) == 8 * Place::VENDOR_LENGTH + 4);
+    assert!(core::mem::offset_of!(Completion, imm_or_rkey) == 8 * Place::IMM_QUEUE);
+    assert!(core::mem::offset_of!(Completion, qp_num) == 8 * Place::IMM_QUEUE + 4);
+    assert!(core::mem::offset_of!(Completion, src_qp) == 8 * Place::SOURCE_FLAGS);
+    assert!(core::mem::offset_of!(Completion, wc_flags) == 8 * Place::SOURCE_FLAGS + 4);
+    assert!(core::mem::offset_of!(Completion, pkey_index) == 8 * Place::REST);
+    assert!(core::mem::offset_of!(Completion, slid) == 8 * Place::REST + 2);
+    assert!(core::mem::offset_of!(Completion, sl) == 8 * Place::REST + 4);
+};
 
 /// `enum ibv_wc_opcode` (infiniband/verbs.h), which has numbers that the kernel's enumeration lacks.
 #[allow(missing_docs, reason = "the field's names")]

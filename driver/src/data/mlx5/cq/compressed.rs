@@ -11,10 +11,10 @@
 use wqe_format::mlx5::compressed::{Block, Layout, Title, is_valid_enhanced};
 use wqe_format::mlx5::{Cqe64, CqeFormat, MiniArray, MiniFormat, OpOwn};
 
-use super::CompletionQueue;
 use super::batch::Taken;
 use super::completion::Completion;
 use super::ring::{CqRing, Entry, is_ours};
+use super::{CompletionQueue, Mode};
 use crate::sys::barrier;
 
 /// How a queue's completions are compressed.
@@ -33,6 +33,7 @@ impl CompletionQueue {
         if self.ring.is_wide() {
             return false;
         }
+        self.mode = Mode::Compressed;
         self.compression = Some(Compression {
             layout,
             format,

@@ -13,7 +13,7 @@ use super::batch::{REQUEST, SOLICITED, is_plain_receive};
 use super::completion::{flag, opcode};
 use super::parse;
 use super::ring::{Entry, is_ours};
-use super::{ClockBusy, ClockInfo, CompletionQueue};
+use super::{ClockBusy, ClockInfo, CompletionQueue, Mode};
 use crate::sys::barrier;
 
 /// `app` of an entry about tag matching (rdma-core providers/mlx5/cq.c `MLX5_CQE_APP_TAG_MATCHING`).
@@ -74,7 +74,7 @@ impl CompletionQueue {
     /// See [`NothingTaken`]; there is nothing to end then, and the device is told nothing.
     #[inline]
     pub fn start_poll(&mut self) -> Result<(), NothingTaken> {
-        if self.compression.is_none() && self.ring.ours(self.ci).is_none() {
+        if self.mode != Mode::Compressed && self.ring.ours(self.ci).is_none() {
             return Err(NothingTaken::Empty);
         }
         if let Some(page) = self.clock {
@@ -128,7 +128,7 @@ impl CompletionQueue {
     /// Takes an entry that makes a completion, and drops at most a lap of others. A visit has begun.
     #[inline]
     fn take_next(&mut self) -> bool {
-        if self.compression.is_some() {
+        if self.mode == Mode::Compressed {
             return self.take_compressed();
         }
         let entry = self.ring.at(self.ci);

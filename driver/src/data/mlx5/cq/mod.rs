@@ -122,11 +122,26 @@ impl fmt::Display for BadCqGeometry {
 
 impl std::error::Error for BadCqGeometry {}
 
+/// Which of the ways of polling suits a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Mode {
+    /// Version 1, entries of 64 bytes.
+    Narrow,
+    /// Version 1, entries of 128 bytes.
+    Wide,
+    /// Version 0.
+    Version0,
+    /// Entries may be compressed.
+    Compressed,
+}
+
 /// A completion queue. Whoever has `&mut` to it polls.
 pub struct CompletionQueue {
     ring: CqRing,
     /// Entries taken, modulo 2^32.
     ci: u32,
+    mode: Mode,
     v1: bool,
     doorbell: Doorbell,
     readers: Readers,
@@ -183,6 +198,11 @@ impl CompletionQueue {
         Ok(Self {
             ring,
             ci: 0,
+            mode: match (v1, ring.is_wide()) {
+                (true, false) => Mode::Narrow,
+                (true, true) => Mode::Wide,
+                (false, _) => Mode::Version0,
+            },
             v1,
             // SAFETY: passed on.
             doorbell: unsafe { Doorbell::new(parts.doorbell_record, parts.uar) },

@@ -9,33 +9,34 @@ use wqe_format::rxe::WcStatus;
 use super::super::record::{QueueRecord, RawRecord, ReceiveSide, WorkKind, WorkRecord};
 use super::super::srq::SrqShared;
 use super::super::table::{Finder, Reader};
-use super::completion::{flag, opcode};
+use super::completion::{flag, opcode, pair};
 use super::ring::Entry;
 use super::scatter::{self, InlineData};
 
 /// What a send opcode says about its completion.
 #[derive(Clone, Copy)]
+#[repr(align(32))]
 pub(super) struct RequestKind {
-    /// `enum ibv_wc_opcode`.
-    pub(super) opcode: u32,
-    /// `enum ibv_wc_flags`.
-    pub(super) flags: u32,
+    /// Status and `enum ibv_wc_opcode`, as they stand in a completion.
+    pub(super) status_opcode: u64,
+    /// Source and `enum ibv_wc_flags`, as they stand in a completion.
+    pub(super) source_flags: u64,
     /// Which bits of the byte count count, and what is set besides: a length that the entry has, 8, or none.
     length_mask: u32,
     length_fixed: u32,
+    pub(super) opcode: u32,
     /// Whether the opcode is that of the posted work request, as its record has it.
     from_record: bool,
 }
 
 impl RequestKind {
-    const PLAIN: Self = Self::of(opcode::SEND);
-
-    const fn of(opcode: u32) -> Self {
+    const fn of(opcode: u32, flags: u32) -> Self {
         Self {
-            opcode,
-            flags: 0,
+            status_opcode: pair(WcStatus::SUCCESS.0, opcode),
+            source_flags: pair(0, flags),
             length_mask: 0,
             length_fixed: 0,
+            opcode,
             from_record: false,
         }
     }
@@ -54,30 +55,19 @@ impl RequestKind {
 
 /// By send opcode (PRM; the numbers that libibverbs gives them: rdma-core providers/mlx5/cq.c `handle_good_req`).
 static REQUESTS: [RequestKind; 256] = {
-    let mut table = [RequestKind::PLAIN; 256];
-    table[Opcode::RDMA_WRITE.0 as usize] = RequestKind::of(opcode::RDMA_WRITE);
-    table[Opcode::RDMA_WRITE_IMM.0 as usize] = RequestKind {
-        flags: flag::WITH_IMM,
-        ..RequestKind::of(opcode::RDMA_WRITE)
-    };
-    table[Opcode::SEND_IMM.0 as usize].flags = flag::WITH_IMM;
-    table[Opcode::RDMA_READ.0 as usize] = RequestKind {
-        length_mask: u32::MAX,
-        ..RequestKind::of(opcode::RDMA_READ)
-    };
-    let swap = RequestKind {
-        length_fixed: 8,
-        ..RequestKind::of(opcode::COMP_SWAP)
-    };
-    table[Opcode::ATOMIC_CS.0 as usize] = swap;
-    table[Opcode::ATOMIC_MASKED_CS.0 as usize] = swap;
-    let add = RequestKind {
-        length_fixed: 8,
-        ..RequestKind::of(opcode::FETCH_ADD)
-    };
-    table[Opcode::ATOMIC_FA.0 as usize] = add;
-    table[Opcode::ATOMIC_MASKED_FA.0 as usize] = add;
-    table[Opcode::TSO.0 as usize] = RequestKind::of(opcode::TSO);
+    let mut table = [RequestKind::of(opcode::SEND, 0); 256];
+    table[Opcode::RDMA_WRITE.0 as usize] = RequestKind::of(opcode::RDMA_WRITE, 0);
+    table[Opcode::RDMA_WRITE_IMM.0 as usize] = RequestKind::of(opcode::RDMA_WRITE, flag::WITH_IMM);
+    table[Opcode::SEND_IMM.0 as usize] = RequestKind::of(opcode::SEND, flag::WITH_IMM);
+    table[Opcode::RDMA_READ.0 as usize] = RequestKind::of(opcode::RDMA_READ, 0);
+    table[Opcode::RDMA_READ.0 as usize].length_mask = u32::MAX;
+    table[Opcode::ATOMIC_CS.0 as usize] = RequestKind::of(opcode::COMP_SWAP, 0);
+    table[Opcode::ATOMIC_CS.0 as usize].length_fixed = 8;
+    table[Opcode::ATOMIC_MASKED_CS.0 as usize] = table[Opcode::ATOMIC_CS.0 as usize];
+    table[Opcode::ATOMIC_FA.0 as usize] = RequestKind::of(opcode::FETCH_ADD, 0);
+    table[Opcode::ATOMIC_FA.0 as usize].length_fixed = 8;
+    table[Opcode::ATOMIC_MASKED_FA.0 as usize] = table[Opcode::ATOMIC_FA.0 as usize];
+    table[Opcode::TSO.0 as usize] = RequestKind::of(opcode::TSO, 0);
     table[Opcode::UMR.0 as usize].from_record = true;
     table[Opcode::SET_PSV.0 as usize].from_record = true;
     table[Opcode::NOP.0 as usize].from_record = true;
