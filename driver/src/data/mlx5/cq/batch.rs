@@ -37,23 +37,20 @@ impl CompletionQueue {
     /// # Safety
     ///
     /// `out` is valid for writes of `room` completions and aligned for them.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn poll_into(&mut self, out: *mut Completion, room: usize) -> usize {
-        let mut taken = 0;
-        if self.mode == Mode::Compressed {
-            // SAFETY: passed on.
-            taken = unsafe { self.poll_compressed(out, room) };
-            self.doorbell.publish(self.ci);
-            return taken;
-        }
-        let first = self.ring.at(self.ci);
+        let (first, parity) = (self.next, self.parity);
         let op_own = first.op_own();
-        let parity = self.ring.parity(self.ci);
-        if is_ours(op_own, parity) && room != 0 {
+        let taken = if is_ours(op_own, parity) && room != 0 {
             barrier::completion_is_read_after_its_owner_bit();
             // SAFETY: passed on; the entry is the next one, and ours.
-            taken = unsafe { self.poll_some(first, op_own, parity, out, room) };
-        }
+            unsafe { self.poll_some(first, op_own, parity, out, room) }
+        } else if self.mode == Mode::Compressed {
+            // SAFETY: passed on.
+            unsafe { self.poll_compressed(out, room) }
+        } else {
+            0
+        };
         self.doorbell.publish(self.ci);
         taken
     }
@@ -61,7 +58,7 @@ impl CompletionQueue {
     /// # Safety
     ///
     /// As for [`poll_into`](Self::poll_into); `first` is the next entry and ours, `room` is not 0.
-    #[inline]
+    #[inline(always)]
     unsafe fn poll_some(
         &mut self,
         first: Entry,
@@ -91,7 +88,7 @@ impl CompletionQueue {
             // SAFETY: passed on.
             Mode::Wide => unsafe { self.poll_run::<true, true, false>(first, out, room) },
             // SAFETY: passed on.
-            _ => unsafe { self.poll_version_0(first, out, room) },
+            _ => unsafe { self.poll_version_0(out, room) },
         }
     }
 
@@ -115,10 +112,10 @@ impl CompletionQueue {
         // SAFETY: a visit has begun; the place is the caller's.
         if !unsafe { take_plain::<V1, SENDS>(finders, first, op_own, parity, out) } {
             // SAFETY: passed on; the visit goes on.
-            return unsafe { self.poll_rest::<V1, WIDE>(first, out, 1, 1) };
+            return unsafe { self.poll_rest::<V1>(out, 1, 1) };
         }
         self.readers.end::<V1>();
-        self.ci = self.ci.wrapping_add(1);
+        self.step::<WIDE>(first);
         1
     }
 
@@ -126,15 +123,10 @@ impl CompletionQueue {
     ///
     /// As for [`poll_some`](Self::poll_some).
     #[cold]
-    unsafe fn poll_version_0(&mut self, first: Entry, out: *mut Completion, room: usize) -> usize {
+    unsafe fn poll_version_0(&mut self, out: *mut Completion, room: usize) -> usize {
         self.readers.begin::<false>();
-        if self.ring.is_wide() {
-            // SAFETY: passed on; a visit has begun.
-            unsafe { self.poll_rest::<false, true>(first, out, room, room) }
-        } else {
-            // SAFETY: as above.
-            unsafe { self.poll_rest::<false, false>(first, out, room, room) }
-        }
+        // SAFETY: passed on; a visit has begun.
+        unsafe { self.poll_rest::<false>(out, room, room) }
     }
 
     /// Takes entries of one kind, all sends or all receives, and plain ones: what a busy queue mostly has. It calls
@@ -153,7 +145,7 @@ impl CompletionQueue {
     ) -> usize {
         let finders = self.readers.finders();
         self.readers.begin::<V1>();
-        let parity = self.ring.parity(self.ci);
+        let parity = self.parity;
         let run = self.ring.up_to_end(self.ci).min(room);
         // SAFETY: at most the ring's end.
         let end = unsafe { first.after::<WIDE>(run) };
@@ -180,11 +172,13 @@ impl CompletionQueue {
         // SAFETY: both between `first` and the ring's end.
         let taken = unsafe { next.places_from::<WIDE>(first) };
         self.ci = self.ci.wrapping_add(taken as u32);
+        self.next = next;
+        if self.ring.is_start(self.ci) {
+            self.turn();
+        }
         if full {
-            // There may be more.
-            let next = self.ring.at(self.ci);
-            // SAFETY: passed on, for the rest of the array; the visit goes on.
-            return unsafe { self.poll_rest::<V1, WIDE>(next, place, room - taken, room) };
+            // SAFETY: passed on, for the rest of the array; there may be more, and the visit goes on.
+            return unsafe { self.poll_rest::<V1>(place, room - taken, room) };
         }
         self.readers.end::<V1>();
         taken
@@ -195,11 +189,10 @@ impl CompletionQueue {
     ///
     /// # Safety
     ///
-    /// As for [`poll_into`](Self::poll_into); `first` is the next entry, and a visit has begun, which ends here.
+    /// As for [`poll_into`](Self::poll_into); a visit has begun, which ends here.
     #[inline(never)]
-    unsafe fn poll_rest<const V1: bool, const WIDE: bool>(
+    unsafe fn poll_rest<const V1: bool>(
         &mut self,
-        mut first: Entry,
         mut out: *mut Completion,
         mut left: usize,
         room: usize,
@@ -208,10 +201,10 @@ impl CompletionQueue {
         // At most a lap without filling the array: a device may write what is dropped as fast as it is read.
         let mut lap = self.ring.count();
         while left != 0 && lap != 0 {
-            let op_own = first.op_own();
-            let parity = self.ring.parity(self.ci);
+            let (entry, parity) = (self.next, self.parity);
+            let op_own = entry.op_own();
             // SAFETY: a visit has begun; a place is left.
-            match unsafe { self.take_entry::<V1>(finders, first, op_own, parity, out) } {
+            match unsafe { self.take_entry::<V1>(finders, entry, op_own, parity, out) } {
                 Taken::Completion => {
                     // SAFETY: a place was used, so this is at most the array's end.
                     out = unsafe { out.add(1) };
@@ -220,8 +213,7 @@ impl CompletionQueue {
                 Taken::Nothing => lap -= 1,
                 Taken::Empty => break,
             }
-            self.ci = self.ci.wrapping_add(1);
-            first = self.ring.at(self.ci);
+            self.go_to(self.ci.wrapping_add(1));
         }
         self.readers.end::<V1>();
         room - left

@@ -42,7 +42,7 @@ impl CompletionQueue {
             }
         }
         if removed != 0 {
-            self.ci = self.ci.wrapping_add(removed);
+            self.go_to(self.ci.wrapping_add(removed));
             // The entries are in place before the device may write over those before them.
             fence(Ordering::Release);
             self.doorbell.publish(self.ci);

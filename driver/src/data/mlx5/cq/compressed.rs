@@ -39,6 +39,7 @@ impl CompletionQueue {
             format,
             last: None,
         });
+        self.go_to(self.ci);
         true
     }
 
@@ -162,7 +163,7 @@ impl CompletionQueue {
                 // SAFETY: as above.
                 unsafe { self.take_entry::<false>(finders, entry, op_own, op_own & 1, out) }
             };
-            self.ci = self.ci.wrapping_add(1);
+            self.go_to(self.ci.wrapping_add(1));
             if what == Taken::Completion {
                 // SAFETY: a place was used, so this is at most the array's end.
                 out = unsafe { out.add(1) };

@@ -74,7 +74,7 @@ impl CompletionQueue {
     /// See [`NothingTaken`]; there is nothing to end then, and the device is told nothing.
     #[inline]
     pub fn start_poll(&mut self) -> Result<(), NothingTaken> {
-        if self.mode != Mode::Compressed && self.ring.ours(self.ci).is_none() {
+        if self.mode != Mode::Compressed && !is_ours(self.next.op_own(), self.parity) {
             return Err(NothingTaken::Empty);
         }
         if let Some(page) = self.clock {
@@ -131,9 +131,9 @@ impl CompletionQueue {
         if self.mode == Mode::Compressed {
             return self.take_compressed();
         }
-        let entry = self.ring.at(self.ci);
+        let entry = self.next;
         let op_own = entry.op_own();
-        let parity = self.ring.parity(self.ci);
+        let parity = self.parity;
         if !is_ours(op_own, parity) {
             return false;
         }
@@ -145,7 +145,7 @@ impl CompletionQueue {
                 let taken =
                     unsafe { parse::complete_request::<true>(self.readers.finders(), entry) };
                 if let Some(request) = taken {
-                    self.ci = self.ci.wrapping_add(1);
+                    self.pass(entry);
                     self.current = Current {
                         entry,
                         wr_id: request.work.wr_id,
@@ -161,7 +161,7 @@ impl CompletionQueue {
                 let taken =
                     unsafe { parse::complete_receive::<true>(self.readers.finders(), entry, None) };
                 if let Some(receive) = taken {
-                    self.ci = self.ci.wrapping_add(1);
+                    self.pass(entry);
                     self.current = Current {
                         entry,
                         wr_id: receive.wr_id,
@@ -176,6 +176,15 @@ impl CompletionQueue {
             return self.take_any::<true>();
         }
         self.take_any::<false>()
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, entry: Entry) {
+        if self.mode == Mode::Narrow {
+            self.step::<false>(entry);
+        } else {
+            self.go_to(self.ci.wrapping_add(1));
+        }
     }
 
     #[cold]
@@ -195,7 +204,7 @@ impl CompletionQueue {
             };
             barrier::completion_is_read_after_its_owner_bit();
             self.remember(entry);
-            self.ci = self.ci.wrapping_add(1);
+            self.go_to(self.ci.wrapping_add(1));
             // SAFETY: a visit has begun.
             match unsafe { self.take_one::<V1>(entry) } {
                 Some(current) => {

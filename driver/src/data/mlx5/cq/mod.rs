@@ -138,10 +138,14 @@ enum Mode {
 
 /// A completion queue. Whoever has `&mut` to it polls.
 pub struct CompletionQueue {
-    ring: CqRing,
-    /// Entries taken, modulo 2^32.
-    ci: u32,
+    /// The next entry, or one that is never ours if entries may be compressed, so that a poll goes the long way.
+    next: Entry,
+    /// The next entry's owner bit if it is ours.
+    parity: u8,
     mode: Mode,
+    /// Entries taken, modulo 2^32. Changed by `go_to` and `step` only, together with the two above.
+    ci: u32,
+    ring: CqRing,
     v1: bool,
     doorbell: Doorbell,
     readers: Readers,
@@ -196,6 +200,8 @@ impl CompletionQueue {
             ),
         };
         Ok(Self {
+            next: ring.at(0),
+            parity: ring.parity(0),
             ring,
             ci: 0,
             mode: match (v1, ring.is_wide()) {
@@ -255,6 +261,34 @@ impl CompletionQueue {
     pub fn arm(&self, solicited_only: bool) {
         self.doorbell
             .arm(self.events.get(), solicited_only, self.ci, self.cqn);
+    }
+
+    /// Goes on with entry `ci`.
+    fn go_to(&mut self, ci: u32) {
+        self.ci = ci;
+        self.next = self.ring.at(ci);
+        self.parity = self.ring.parity(ci);
+        if self.mode == Mode::Compressed {
+            (self.next, self.parity) = (Entry::nobodys(), 0);
+        }
+    }
+
+    /// Goes on behind the next entry, `entry`. Not with compression.
+    #[inline(always)]
+    fn step<const WIDE: bool>(&mut self, entry: Entry) {
+        self.ci = self.ci.wrapping_add(1);
+        if self.ring.is_start(self.ci) {
+            self.turn();
+        } else {
+            // SAFETY: the entry was not the ring's last.
+            self.next = unsafe { entry.after::<WIDE>(1) };
+        }
+    }
+
+    /// The ring's end was reached: `ci` is that of its first entry.
+    #[cold]
+    fn turn(&mut self) {
+        self.go_to(self.ci);
     }
 
     /// The data inside an entry, if its format says so and its size has room for it.

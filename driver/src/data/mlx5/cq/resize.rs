@@ -91,6 +91,7 @@ impl CompletionQueue {
     pub fn use_ring(&mut self, new: NewRing) -> Result<(), ResizeError> {
         let result = self.carry_over(&new.ring);
         self.ring = new.ring;
+        self.go_to(self.ci);
         // Only now: the old ring is not used any more.
         self.ring_memory = new.memory;
         self.current = super::lazy::Current::nothing(self.ring.at(self.ci));

@@ -31,7 +31,18 @@ pub(super) const fn is_ours(op_own: u8, parity: u8) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry(NonNull<Cqe64>);
 
+/// Bytes that look like an entry which nobody has written.
+#[repr(align(64))]
+struct Nobodys([u8; 64]);
+
+static NOBODYS: Nobodys = Nobodys([NEVER_WRITTEN; 64]);
+
 impl Entry {
+    /// An entry of no ring, which is never ours.
+    pub(super) fn nobodys() -> Self {
+        Self(NonNull::from_ref(&NOBODYS.0).cast())
+    }
+
     /// # Safety
     ///
     /// `at` is aligned to 64 and readable for 64 bytes as long as this is used.
@@ -155,6 +166,12 @@ impl CqRing {
     #[inline(always)]
     pub(super) const fn parity(&self, ci: u32) -> u8 {
         (ci & self.count != 0) as u8
+    }
+
+    /// Whether entry `ci` is the first of the ring.
+    #[inline(always)]
+    pub(super) const fn is_start(&self, ci: u32) -> bool {
+        ci & (self.count - 1) == 0
     }
 
     /// Entries from `ci` to the ring's end.

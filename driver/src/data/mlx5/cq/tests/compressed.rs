@@ -284,7 +284,7 @@ fn enhanced_blocks() {
             for lazy in [false, true] {
                 let mut rig = Rig::compressed(16, Layout::Enhanced);
                 rig.pi = start;
-                rig.cq.ci = start;
+                rig.cq.go_to(start);
                 for round in 0..40u16 {
                     let title = Bytes::new(RESP_SEND)
                         .uidx(RC)
@@ -309,7 +309,8 @@ fn enhanced_blocks() {
     }
     for before in 0..9 {
         let mut rig = Rig::compressed(16, Layout::Enhanced);
-        (rig.pi, rig.cq.ci) = (13, 13);
+        rig.pi = 13;
+        rig.cq.go_to(13);
         let title = |queue| {
             Bytes::new(RESP_SEND)
                 .uidx(queue)

@@ -311,7 +311,7 @@ impl Rig {
     /// A queue that is at an index already, device and program alike: as after that many completions.
     pub(super) fn start_at(&mut self, index: u32) {
         self.pi = index;
-        self.cq.ci = index;
+        self.cq.go_to(index);
         // Entries of the lap before have its owner bit; those not reached in this lap too.
         for at in 0..self.entries {
             let lap = if at < index % self.entries {
