@@ -270,6 +270,28 @@ impl fmt::Debug for SendShared {
     }
 }
 
+/// The ids of the work requests in a receive queue's entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WrIds<'a> {
+    start: NonNull<AtomicU64>,
+    _shared: PhantomData<&'a [AtomicU64]>,
+}
+
+impl WrIds<'_> {
+    /// As [`RecvShared::set_wr_id`].
+    ///
+    /// # Safety
+    ///
+    /// `entry` is below the number of entries.
+    #[inline(always)]
+    pub(super) unsafe fn set(&self, entry: u32, wr_id: u64) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.start.add(entry as usize) };
+        // SAFETY: one of the ids, which are borrowed.
+        unsafe { slot.as_ref() }.store(wr_id, Ordering::Relaxed);
+    }
+}
+
 /// The part of a receive queue (a queue pair's own, or a receive work queue) that its poller knows.
 pub struct RecvShared {
     wr_ids: Box<[AtomicU64]>,
@@ -341,6 +363,15 @@ impl RecvShared {
         self.null_lkey
     }
 
+    /// The ids, for a loop that keeps where they are in a register.
+    #[inline(always)]
+    pub(super) fn wr_ids(&self) -> WrIds<'_> {
+        WrIds {
+            start: NonNull::from(&*self.wr_ids).cast(),
+            _shared: PhantomData,
+        }
+    }
+
     #[inline]
     fn slot(&self, entry: u32) -> &AtomicU64 {
         let place = entry as usize & (self.wr_ids.len() - 1);
@@ -376,8 +407,14 @@ impl RecvShared {
     /// at the entry or its id after this.
     #[inline]
     pub fn complete_one(&self) {
+        self.complete(1);
+    }
+
+    /// Says that so many more are complete.
+    #[inline]
+    pub fn complete(&self, count: u32) {
         self.tail
-            .store(self.own_tail().wrapping_add(1), Ordering::Release);
+            .store(self.own_tail().wrapping_add(count), Ordering::Release);
     }
 
     /// Back to nothing posted, after the queue pair went to RESET and its completions were removed.

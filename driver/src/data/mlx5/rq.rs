@@ -13,7 +13,7 @@ use wqe_format::rxe::Sge;
 use zerocopy::IntoBytes;
 
 use super::error::{PostError, Refused};
-use super::record::{QueueRecord, RecvShared};
+use super::record::{QueueRecord, RecvShared, WrIds};
 use super::ring::{Unit, unit};
 use super::srq::RecvRequest;
 use crate::sys::barrier;
@@ -41,6 +41,8 @@ pub struct RecvQueue {
     max_sge: u32,
     max_wr: u32,
     signature: bool,
+    /// Zero if no work request of one element can be written by [`Hot`].
+    quick_sge: u32,
     accepting: bool,
     /// Whether the doorbell record is not to be stored yet.
     held_back: bool,
@@ -86,6 +88,7 @@ impl RecvQueue {
             max_sge,
             max_wr,
             signature,
+            quick_sge: if signature { 0 } else { max_sge },
             accepting: false,
             held_back: false,
             head: 0,
@@ -167,15 +170,22 @@ impl RecvQueue {
         requests: impl IntoIterator<Item = R>,
     ) -> Result<u32, Refused<R>> {
         let mut head = self.head;
+        let mut stop = self.stop;
         let mut result = Ok(());
+        let hot = self.hot();
         for request in requests {
-            let put = self.put(head, &request);
-            if let Err(error) = put {
-                result = Err(Refused { error, request });
-                break;
+            if head == stop || !hot.put(head, &request) {
+                match self.put(head, stop, request) {
+                    Ok(found) => stop = found,
+                    Err(refused) => {
+                        result = Err(refused);
+                        break;
+                    }
+                }
             }
             head = head.wrapping_add(1);
         }
+        self.stop = stop;
         let posted = head.wrapping_sub(self.head);
         if posted != 0 {
             self.head = head;
@@ -184,6 +194,40 @@ impl RecvQueue {
             }
         }
         result.map(|()| posted)
+    }
+
+    /// Posts one work request: [`post`](Self::post) of a list of one, in fewer steps.
+    ///
+    /// # Errors
+    ///
+    /// Why it was refused.
+    #[inline]
+    pub fn post_one<R: RecvRequest>(&mut self, request: R) -> Result<(), Refused<R>> {
+        let head = self.head;
+        if head == self.stop || self.held_back || !self.hot().put(head, &request) {
+            return self.post_other(request);
+        }
+        self.head = head.wrapping_add(1);
+        self.store_doorbell();
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn post_other<R: RecvRequest>(&mut self, request: R) -> Result<(), Refused<R>> {
+        self.post(std::iter::once(request)).map(|_| ())
+    }
+
+    #[inline(always)]
+    fn hot(&self) -> Hot<'_> {
+        Hot {
+            ring: self.ring,
+            wr_ids: self.shared().wr_ids(),
+            mask: self.mask,
+            units_shift: self.units_shift,
+            quick_sge: self.quick_sge,
+            max_sge: self.max_sge,
+        }
     }
 
     #[inline(always)]
@@ -195,48 +239,46 @@ impl RecvQueue {
     }
 
     /// Where the queue may be full, as far as pollers said by now.
-    #[cold]
-    #[inline(never)]
-    fn look_for_room(&mut self, head: u32) -> Result<(), PostError> {
+    fn look_for_room(&self, head: u32) -> Result<u32, PostError> {
         if !self.accepting {
             return Err(PostError::WrongState);
         }
-        self.stop = self.shared().tail().wrapping_add(self.max_wr);
-        if self.stop == head {
+        let stop = self.shared().tail().wrapping_add(self.max_wr);
+        if stop == head {
             return Err(PostError::QueueFull);
         }
-        Ok(())
+        Ok(stop)
     }
 
-    #[inline(always)]
-    fn put(&mut self, head: u32, request: &impl RecvRequest) -> Result<(), PostError> {
-        if head == self.stop {
-            self.look_for_room(head)?;
-        }
-        let sges = request.sges();
-        if sges.len() > self.max_sge as usize {
-            return Err(PostError::TooManySges);
-        }
-        let index = head & self.mask;
-        // SAFETY: an entry of the ring.
-        let entry = unsafe { self.ring.add((index as usize) << self.units_shift) };
-        if self.signature {
-            return self.put_signed(entry, head, request);
-        }
-        // SAFETY: a free entry, which holds `max_sge` elements.
-        unsafe { put_list(entry, sges, self.max_sge) }?;
-        self.shared().set_wr_id(index, request.wr_id());
-        Ok(())
-    }
-
-    #[cold]
+    /// Writes any work request, if there is room for it. Says at which head to ask here again.
     #[inline(never)]
-    fn put_signed(
-        &self,
-        entry: NonNull<Unit>,
-        head: u32,
-        request: &impl RecvRequest,
-    ) -> Result<(), PostError> {
+    fn put<R: RecvRequest>(&self, head: u32, stop: u32, request: R) -> Result<u32, Refused<R>> {
+        let room = if head == stop {
+            self.look_for_room(head)
+        } else {
+            Ok(stop)
+        };
+        let put = room.and_then(|stop| {
+            let sges = request.sges();
+            if sges.len() > self.max_sge as usize {
+                return Err(PostError::TooManySges);
+            }
+            let index = head & self.mask;
+            // SAFETY: an entry of the ring.
+            let entry = unsafe { self.ring.add((index as usize) << self.units_shift) };
+            if self.signature {
+                self.put_signed(entry, head, sges)?;
+            } else {
+                // SAFETY: a free entry, which holds `max_sge` elements.
+                unsafe { put_list(entry, sges, self.max_sge) }?;
+            }
+            self.shared().set_wr_id(index, request.wr_id());
+            Ok(stop)
+        });
+        put.map_err(|error| Refused { error, request })
+    }
+
+    fn put_signed(&self, entry: NonNull<Unit>, head: u32, sges: &[Sge]) -> Result<(), PostError> {
         let units = 1 << self.units_shift;
         for place in 0..units {
             // SAFETY: within the entry.
@@ -246,7 +288,6 @@ impl RecvQueue {
         }
         // SAFETY: the second unit.
         let list = unsafe { entry.add(1) };
-        let sges = request.sges();
         // SAFETY: a free entry, which holds `max_sge` elements behind the signature.
         unsafe { put_list(list, sges, self.max_sge) }?;
         // Signed is as much of the entry as elements were given, whether they are empty or not.
@@ -264,8 +305,47 @@ impl RecvQueue {
         };
         // SAFETY: the first unit.
         unsafe { entry.write(unit(segment)) };
-        self.shared().set_wr_id(head & self.mask, request.wr_id());
         Ok(())
+    }
+}
+
+/// What a loop over work requests keeps in registers.
+#[derive(Clone, Copy, Debug)]
+struct Hot<'a> {
+    ring: NonNull<Unit>,
+    wr_ids: WrIds<'a>,
+    mask: u32,
+    units_shift: u32,
+    quick_sge: u32,
+    max_sge: u32,
+}
+
+impl Hot<'_> {
+    /// Writes a work request, of whose entry the ring has one free, if it has one element and the queue does not sign.
+    #[inline(always)]
+    fn put<R: RecvRequest>(&self, head: u32, request: &R) -> bool {
+        let [sge] = request.sges() else {
+            return false;
+        };
+        // None of no bytes, and none with the mark of inline data.
+        if (sge.length as i32) <= 0 || self.quick_sge == 0 {
+            return false;
+        }
+        let index = head & self.mask;
+        // SAFETY: an entry of the ring.
+        let entry = unsafe { self.ring.add((index as usize) << self.units_shift) };
+        let segment = DataSegment::new(sge.addr, sge.length, sge.lkey).unit();
+        // SAFETY: a free entry.
+        unsafe { entry.write(segment) };
+        if self.max_sge > 1 {
+            // SAFETY: the entry has a second element.
+            let end = unsafe { entry.add(1) };
+            // SAFETY: as above.
+            unsafe { end.write(unit(DataSegment::TERMINATOR)) };
+        }
+        // SAFETY: there are as many ids as entries.
+        unsafe { self.wr_ids.set(index, request.wr_id()) };
+        true
     }
 }
 
