@@ -140,7 +140,7 @@ fn build(queue: &mut SendQueue, wr: &Wr, count: usize) {
         // SAFETY: no packets are read.
         unsafe { queue.set_sge(&mut draft, &wr.sges[0]) }.expect("one element");
     }
-    queue.commit(draft).expect("a batch");
+    queue.commit(&mut draft).expect("a batch");
 }
 
 #[inline(never)]

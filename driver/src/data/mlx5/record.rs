@@ -125,28 +125,25 @@ impl RawRecord {
     }
 }
 
-/// The records of a send queue.
+/// Where the records of a send queue are, for its poster, who keeps it in a register.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slots<'a> {
-    start: NonNull<WorkSlot>,
-    _shared: PhantomData<&'a [WorkSlot]>,
-}
+pub(super) struct Slots(NonNull<WorkSlot>);
 
-impl Slots<'_> {
-    /// As [`SendShared::set_record`], of a plain work request.
+impl Slots {
+    /// As [`SendShared::set_record`].
     ///
     /// # Safety
     ///
-    /// `block` is below the number of blocks.
+    /// The queue that it is of exists, and `block` is below its number of blocks.
     #[inline(always)]
-    pub(super) unsafe fn set_plain(&self, block: u32, wr_id: u64, head: u32, opcode: u8) {
+    pub(super) unsafe fn set(self, block: u32, wr_id: u64, head: u32, opcode: u8, kind: WorkKind) {
         // SAFETY: the caller's promise.
-        let slot = unsafe { self.start.add(block as usize) };
-        // SAFETY: one of the records, which are borrowed.
+        let slot = unsafe { self.0.add(block as usize) };
+        // SAFETY: one of the records, which live as long as the queue.
         let slot = unsafe { slot.as_ref() };
+        let rest = u64::from(head) | u64::from(opcode) << 32 | (kind as u64) << 40;
         slot.wr_id.store(wr_id, Ordering::Relaxed);
-        slot.rest
-            .store(u64::from(head) | u64::from(opcode) << 32, Ordering::Relaxed);
+        slot.rest.store(rest, Ordering::Relaxed);
     }
 }
 
@@ -206,13 +203,9 @@ impl SendShared {
         unsafe { self.slots.get_unchecked(place) }
     }
 
-    /// The records, for a loop that keeps where they are in registers.
-    #[inline(always)]
-    pub(super) fn slots(&self) -> Slots<'_> {
-        Slots {
-            start: NonNull::from(&*self.slots).cast(),
-            _shared: PhantomData,
-        }
+    /// Where the records are.
+    pub(super) fn slots(&self) -> Slots {
+        Slots(NonNull::from(&*self.slots).cast())
     }
 
     /// As [`record`](Self::record), not decoded yet.

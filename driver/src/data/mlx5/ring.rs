@@ -208,6 +208,21 @@ impl Cursor {
         }
     }
 
+    /// Behind so many units of a work request that begins at a block.
+    #[inline(always)]
+    pub(super) fn at(block: u32, ds: u32) -> Self {
+        Self {
+            first: block << UNITS_SHIFT,
+            ds,
+        }
+    }
+
+    /// The number of the control segment's unit.
+    #[inline(always)]
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
     /// Units so far.
     #[inline(always)]
     pub(super) fn ds(&self) -> u32 {

@@ -135,7 +135,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a queue pair of ours (C1), between start and complete.
     let Send { queue, draft } = unsafe { held(qp) };
     // All or nothing: an error anywhere posts none of the batch.
-    let result = match queue.commit(*draft) {
+    let result = match queue.commit(draft) {
         Ok(_) => 0,
         Err(error) => error.errno(Verb::WrComplete).0,
     };
@@ -298,7 +298,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
         len,
     };
     // SAFETY: readable by the verb's contract.
-    let _ = unsafe { queue.set_inline(draft, std::iter::once(piece)) };
+    let _ = unsafe { queue.set_inline(draft, piece) };
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(
@@ -315,5 +315,5 @@ unsafe extern "C" fn wr_set_inline_data_list(
         len: piece.length,
     });
     // SAFETY: readable by the verb's contract.
-    let _ = unsafe { queue.set_inline(draft, pieces) };
+    let _ = unsafe { queue.set_inline_list(draft, pieces) };
 }

@@ -1,135 +1,66 @@
 //! Describing a batch step by step.
 
-use wqe_format::mlx5::{
-    AtomicSegment, CtrlFlags, CtrlSegment, DS_UNIT, DataSegment, DatagramSegment,
-    MaskedAtomic4Segment, MaskedAtomic8Segment, MaskedFetchAdd4Segment, MaskedFetchAdd8Segment,
-    MmoSegment, Opcode, RaddrSegment, XrcSegment, opmod,
-};
+use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DS_UNIT, DatagramSegment, XrcSegment};
 use wqe_format::rxe::Sge;
 use zerocopy::FromBytes;
-use zerocopy::byteorder::big_endian::U32;
 
 use super::super::error::PostError;
 use super::super::record::{QueueKind, WorkKind};
-use super::super::ring::{Cursor, unit, units};
-use super::request::{Bind, Destination, InlinePiece, Remote, Segmentation, SendFlags};
+use super::super::ring::{Cursor, Unit, unit, units};
+use super::operation::Operation;
+use super::request::{Destination, InlinePiece, SendFlags};
 use super::segments::Consumed;
-use super::{Position, SendQueue};
-
-/// The most that one copy request copies; its length field holds 0 then.
-const COPY_2_GIB: u64 = 1 << 31;
-
-/// What a work request does.
-#[derive(Clone, Copy, Debug)]
-#[allow(
-    missing_docs,
-    reason = "the fields are what the operations are called with"
-)]
-pub enum Operation {
-    /// Sends.
-    Send,
-    /// Sends, with immediate data as the peer gets it.
-    SendWithImm { imm: U32 },
-    /// Sends, and invalidates a key of the peer.
-    SendWithInv { rkey: u32 },
-    /// Writes.
-    RdmaWrite(Remote),
-    /// Writes, with immediate data as the peer gets it.
-    RdmaWriteWithImm { remote: Remote, imm: U32 },
-    /// Reads.
-    RdmaRead(Remote),
-    /// Compares and swaps 8 bytes.
-    AtomicCmpAndSwp {
-        remote: Remote,
-        compare: u64,
-        swap: u64,
-    },
-    /// Adds to 8 bytes.
-    AtomicFetchAndAdd { remote: Remote, add: u64 },
-    /// Compares and swaps 8 bytes under masks. Unproven on hardware.
-    MaskedCmpAndSwp8 {
-        remote: Remote,
-        compare: u64,
-        compare_mask: u64,
-        swap: u64,
-        swap_mask: u64,
-    },
-    /// Adds to fields of 8 bytes; each bit of `boundaries` ends a field. Unproven on hardware.
-    MaskedFetchAndAdd8 {
-        remote: Remote,
-        add: u64,
-        boundaries: u64,
-    },
-    /// Compares and swaps 4 bytes under masks. Unproven on hardware.
-    MaskedCmpAndSwp4 {
-        remote: Remote,
-        compare: u32,
-        compare_mask: u32,
-        swap: u32,
-        swap_mask: u32,
-    },
-    /// Adds to fields of 4 bytes; each bit of `boundaries` ends a field. Unproven on hardware.
-    MaskedFetchAndAdd4 {
-        remote: Remote,
-        add: u32,
-        boundaries: u32,
-    },
-    /// Invalidates a key.
-    LocalInv { rkey: u32 },
-    /// Binds a memory window.
-    BindMw(Bind),
-    /// Sends a packet in segments.
-    Tso(Segmentation),
-    /// Copies memory. The state of the copy is in opaque memory of the protection domain.
-    Memcpy {
-        to_lkey: u32,
-        to: u64,
-        from_lkey: u32,
-        from: u64,
-        length: u64,
-        state_lkey: u32,
-        state: u64,
-    },
-    /// Does nothing, in order.
-    Nop,
-}
+use super::{Last, Position, SendQueue};
 
 /// A batch in the making. It holds no borrow of its queue, since between libibverbs' `ibv_wr_start` and
 /// `ibv_wr_complete` the program calls as it likes; use it with the queue that began it, and post nothing else meanwhile:
 /// such a batch is refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
+    /// The queue's head when it was begun.
     begun: u32,
-    position: Position,
+    /// At this `head` the queue may be full, or there was an error.
     stop: u32,
-    open: Option<Open>,
-    last: Cursor,
-    inline: bool,
+    /// Where the open work request is, or the next one will be. Numbers are as wide as they are read, so that none waits
+    /// for a narrower store.
+    blocks: u32,
+    head: u32,
+    /// The next work request's fence.
+    fence: u32,
+    /// See [`state`].
+    state: u32,
+    /// Units of the open work request, or the last one: before the payload, and in all.
+    payload: u32,
+    ds: u32,
+    /// The control segment's first eight bytes as a number, without the units.
+    ctrl: u64,
     error: Option<PostError>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    wr_id: u64,
-    /// Behind the operation's segments.
-    payload: Cursor,
-    /// Behind what was put so far.
-    cursor: Cursor,
-    opcode: Opcode,
-    opmod: u8,
-    flags: CtrlFlags,
-    stream: u16,
-    kind: WorkKind,
-    imm: Option<U32>,
-    next_fence: CtrlFlags,
-    /// Whether it may have a payload.
-    takes_payload: bool,
-    /// Whether it lacks one.
-    needs_payload: bool,
-    /// Whether it lacks a destination.
-    needs_destination: bool,
-    /// Whether the packet's header is to be put into the Ethernet segment, with or without checksums.
-    header: Option<bool>,
+/// What is known of the open work request, as bits.
+mod state {
+    /// There is one.
+    pub(super) const OPEN: u32 = 1;
+    /// It may have a payload and a destination.
+    pub(super) const TAKES: u32 = 1 << 1;
+    /// It lacks a payload.
+    pub(super) const NEEDS_PAYLOAD: u32 = 1 << 2;
+    /// It lacks a destination.
+    pub(super) const NEEDS_DESTINATION: u32 = 1 << 3;
+    /// The packet's header goes into the Ethernet segment.
+    pub(super) const HEADER: u32 = 1 << 4;
+    /// With checksums.
+    pub(super) const CHECKSUMS: u32 = 1 << 5;
+    /// It has inline data.
+    pub(super) const INLINE: u32 = 1 << 6;
+    /// The next one has a small fence.
+    pub(super) const FENCE_NEXT: u32 = 1 << 7;
+
+    /// `bit` if `condition`.
+    #[inline(always)]
+    pub(super) const fn if_so(condition: bool, bit: u32) -> u32 {
+        if condition { bit } else { 0 }
+    }
 }
 
 impl SendQueue {
@@ -138,11 +69,14 @@ impl SendQueue {
     pub fn begin(&self) -> Draft {
         Draft {
             begun: self.head,
-            position: self.position(),
-            stop: self.stop,
-            open: None,
-            last: Cursor::default(),
-            inline: false,
+            stop: if self.accepting { self.stop } else { self.head },
+            blocks: self.blocks,
+            head: self.head,
+            fence: self.fence.0.into(),
+            state: 0,
+            payload: 0,
+            ds: 0,
+            ctrl: 0,
             error: if self.accepting {
                 None
             } else {
@@ -154,10 +88,12 @@ impl SendQueue {
     /// Begins a work request, and ends the one before; the `set_` functions complete it, in any order. An error is also
     /// kept in the draft.
     ///
+    /// Inlined with a known operation, what depends on it is decided by the compiler.
+    ///
     /// # Safety
     ///
     /// The headers of [`Operation::Tso`] are readable, if they are within the queue's limit.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn open(
         &self,
         draft: &mut Draft,
@@ -165,261 +101,77 @@ impl SendQueue {
         flags: SendFlags,
         operation: &Operation,
     ) -> Result<(), PostError> {
-        self.close(draft);
+        if draft.state & state::OPEN != 0 {
+            self.close(draft);
+        }
+        if draft.head == draft.stop || draft.begun != self.head {
+            self.look_for_room_of(draft)?;
+        }
+        // SAFETY: the caller's promise; there is room.
+        let it = match unsafe { self.describe(draft.blocks, flags, operation) } {
+            Ok(it) => it,
+            Err(error) => return Err(draft.fail(error)),
+        };
+        let flags_byte = self.always.0 | flags.ctrl(CtrlFlags(draft.fence as u8)).0;
+        let segment = CtrlSegment::new(
+            it.opcode,
+            draft.blocks as u16,
+            self.qpn,
+            0,
+            CtrlFlags(flags_byte),
+        )
+        .with_opmod(it.opmod);
+        draft.ctrl = u64::from_be(segment.doorbell());
+        // SAFETY: behind the first eight bytes of a free block.
+        let half = unsafe { self.ring.block(draft.blocks).cast::<u64>().add(1) };
+        match it.imm {
+            // SAFETY: as above.
+            Some(imm) => unsafe { half.write(unit(segment.with_imm(imm))[1]) },
+            // Immediate data that is none is not the device's business, and libmlx5 leaves it as it was: only the first four
+            // bytes, the lower ones of the value on the little-endian machines that we are built for.
+            // SAFETY: as above.
+            None => unsafe { half.cast::<u32>().write(unit(segment)[1] as u32) },
+        }
+        let head = draft.head.wrapping_add(1);
+        self.remember(draft.blocks, wr_id, head, it.opcode.0, it.kind);
+        draft.payload = it.ds;
+        draft.ds = it.ds;
+        draft.state = state::OPEN
+            | state::if_so(it.open, state::TAKES)
+            | state::if_so(it.needs_payload, state::NEEDS_PAYLOAD)
+            | state::if_so(it.open && self.transport != 0, state::NEEDS_DESTINATION)
+            | state::if_so(it.header, state::HEADER)
+            | state::if_so(
+                it.header && flags.contains(SendFlags::IP_CSUM),
+                state::CHECKSUMS,
+            )
+            | state::if_so(it.next_fence != CtrlFlags::NONE, state::FENCE_NEXT);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_room_of(&self, draft: &mut Draft) -> Result<(), PostError> {
         if let Some(error) = draft.error {
             return Err(error);
         }
         if draft.begun != self.head {
             return Err(draft.fail(PostError::Incomplete));
         }
-        if draft.position.head == draft.stop {
-            match self.look_for_room(draft.position.head) {
-                Ok(stop) => draft.stop = stop,
-                Err(error) => return Err(draft.fail(error)),
-            }
-        }
-        // SAFETY: the caller's promise.
-        match unsafe { self.describe(&draft.position, wr_id, flags, operation) } {
-            Ok(open) => {
-                draft.open = Some(open);
+        match self.look_for_room(draft.head) {
+            Ok(stop) => {
+                draft.stop = stop;
                 Ok(())
             }
             Err(error) => Err(draft.fail(error)),
         }
     }
 
-    /// # Safety
-    ///
-    /// As for [`open`](Self::open).
-    #[inline(always)]
-    unsafe fn describe(
-        &self,
-        position: &Position,
-        wr_id: u64,
-        flags: SendFlags,
-        operation: &Operation,
-    ) -> Result<Open, PostError> {
-        let kind = self.kind;
-        let mut cursor = Cursor::behind_ctrl(position.blocks);
-        let local = matches!(
-            operation,
-            Operation::LocalInv { .. }
-                | Operation::BindMw(_)
-                | Operation::Memcpy { .. }
-                | Operation::Nop
-        );
-        let transport = if local { 0 } else { self.transport_units() };
-        cursor.skip(transport);
-        let mut open = Open {
-            wr_id,
-            payload: cursor,
-            cursor,
-            opcode: Opcode::NOP,
-            opmod: 0,
-            flags: CtrlFlags(self.always.0 | flags.ctrl(position.fence).0),
-            stream: 0,
-            kind: WorkKind::Plain,
-            imm: None,
-            next_fence: CtrlFlags::NONE,
-            takes_payload: !local,
-            needs_payload: false,
-            needs_destination: transport != 0,
-            header: None,
-        };
-        let reliable = matches!(kind, QueueKind::Rc | QueueKind::XrcSend | QueueKind::Dci);
-        let connected = reliable || kind == QueueKind::Uc;
-        let datagram = kind == QueueKind::Ud;
-        let raw = kind == QueueKind::RawPacket;
-        open.opcode = match *operation {
-            Operation::Send if raw => {
-                let checksums = flags.contains(SendFlags::IP_CSUM);
-                if self.limits.min_inline_header == 0 {
-                    // SAFETY: behind the control segment of a free block; nothing of the packet is read.
-                    unsafe { self.put_eth(&mut cursor, checksums, std::iter::empty()) }?;
-                } else {
-                    open.header = Some(checksums);
-                    open.needs_payload = true;
-                }
-                Opcode::SEND
-            }
-            Operation::Send if connected || datagram => Opcode::SEND,
-            Operation::SendWithImm { imm } if connected || datagram => {
-                open.imm = Some(imm);
-                Opcode::SEND_IMM
-            }
-            Operation::SendWithInv { rkey } if connected => {
-                open.imm = Some(U32::new(rkey));
-                Opcode::SEND_INVAL
-            }
-            Operation::RdmaWrite(remote) if connected => {
-                self.put_target(&mut cursor, remote);
-                Opcode::RDMA_WRITE
-            }
-            Operation::RdmaWriteWithImm { remote, imm } if connected => {
-                self.put_target(&mut cursor, remote);
-                open.imm = Some(imm);
-                Opcode::RDMA_WRITE_IMM
-            }
-            Operation::RdmaRead(remote) if reliable => {
-                self.put_target(&mut cursor, remote);
-                Opcode::RDMA_READ
-            }
-            Operation::AtomicCmpAndSwp {
-                remote,
-                compare,
-                swap,
-            } if reliable => {
-                let segment = AtomicSegment::compare_swap(compare, swap);
-                self.put_operands(&mut open, &mut cursor, remote, [unit(segment)])?;
-                Opcode::ATOMIC_CS
-            }
-            Operation::AtomicFetchAndAdd { remote, add } if reliable => {
-                let segment = AtomicSegment::fetch_add(add);
-                self.put_operands(&mut open, &mut cursor, remote, [unit(segment)])?;
-                Opcode::ATOMIC_FA
-            }
-            Operation::MaskedCmpAndSwp8 {
-                remote,
-                compare,
-                compare_mask,
-                swap,
-                swap_mask,
-            } if reliable => {
-                let segment = MaskedAtomic8Segment::new(compare, compare_mask, swap, swap_mask);
-                let segment = units::<_, 2>(segment);
-                self.put_operands(&mut open, &mut cursor, remote, segment)?;
-                open.opmod = opmod::EXTENDED_ATOMIC_8;
-                Opcode::ATOMIC_MASKED_CS
-            }
-            Operation::MaskedFetchAndAdd8 {
-                remote,
-                add,
-                boundaries,
-            } if reliable => {
-                let segment = MaskedFetchAdd8Segment::new(add, boundaries);
-                self.put_operands(&mut open, &mut cursor, remote, [unit(segment)])?;
-                open.opmod = opmod::EXTENDED_ATOMIC_8;
-                Opcode::ATOMIC_MASKED_FA
-            }
-            Operation::MaskedCmpAndSwp4 {
-                remote,
-                compare,
-                compare_mask,
-                swap,
-                swap_mask,
-            } if reliable => {
-                let segment = MaskedAtomic4Segment::new(compare, compare_mask, swap, swap_mask);
-                self.put_operands(&mut open, &mut cursor, remote, [unit(segment)])?;
-                open.opmod = opmod::EXTENDED_ATOMIC_4;
-                Opcode::ATOMIC_MASKED_CS
-            }
-            Operation::MaskedFetchAndAdd4 {
-                remote,
-                add,
-                boundaries,
-            } if reliable => {
-                let segment = MaskedFetchAdd4Segment::new(add, boundaries);
-                self.put_operands(&mut open, &mut cursor, remote, [unit(segment)])?;
-                open.opmod = opmod::EXTENDED_ATOMIC_4;
-                Opcode::ATOMIC_MASKED_FA
-            }
-            Operation::LocalInv { rkey } if connected => {
-                let bind = Bind {
-                    old_rkey: rkey,
-                    ..Bind::default()
-                };
-                self.describe_window(&mut open, &mut cursor, &bind, WorkKind::LocalInv)?
-            }
-            Operation::BindMw(bind) if connected => {
-                self.describe_window(&mut open, &mut cursor, &bind, WorkKind::BindMw)?
-            }
-            Operation::Tso(segmentation) if raw => {
-                let checksums = flags.contains(SendFlags::IP_CSUM);
-                // SAFETY: behind the control segment, in free blocks; the caller's promise.
-                unsafe { self.put_tso(&mut cursor, checksums, &segmentation) }?;
-                Opcode::TSO
-            }
-            Operation::Memcpy {
-                to_lkey,
-                to,
-                from_lkey,
-                from,
-                length,
-                state_lkey,
-                state,
-            } if matches!(kind, QueueKind::Rc | QueueKind::Dci) => {
-                if length == 0 || length > self.limits.max_copy.min(COPY_2_GIB) {
-                    return Err(PostError::CopyLength);
-                }
-                // 2 GiB are written as 0.
-                let length = (length % COPY_2_GIB) as u32;
-                let segments = [
-                    unit(MmoSegment::new(state, state_lkey)),
-                    unit(DataSegment::new(from, length, from_lkey)),
-                    unit(DataSegment::new(to, length, to_lkey)),
-                ];
-                // SAFETY: the rest of a free block.
-                unsafe { cursor.put_all(&self.ring, segments) };
-                open.opmod = opmod::MMO_DMA;
-                open.kind = WorkKind::Memcpy;
-                Opcode::MMO
-            }
-            Operation::Nop => Opcode::NOP,
-            _ => return Err(PostError::Opcode),
-        };
-        open.payload = cursor;
-        open.cursor = cursor;
-        Ok(open)
-    }
-
-    #[inline(always)]
-    fn put_target(&self, cursor: &mut Cursor, remote: Remote) {
-        let segment = unit(RaddrSegment::new(remote.addr, remote.rkey));
-        // SAFETY: free blocks: `open` saw room for a work request.
-        unsafe { cursor.put(&self.ring, segment) };
-    }
-
-    #[inline(always)]
-    fn put_operands<const N: usize>(
-        &self,
-        open: &mut Open,
-        cursor: &mut Cursor,
-        remote: Remote,
-        operands: [[u64; 2]; N],
-    ) -> Result<(), PostError> {
-        if !self.limits.atomics {
-            return Err(PostError::AtomicsOff);
-        }
-        if cursor.ds() + 2 + N as u32 > self.max_ds {
-            return Err(PostError::Length);
-        }
-        self.put_target(cursor, remote);
-        // SAFETY: free blocks, in which a work request of `max_ds` units has room.
-        unsafe { cursor.put_all(&self.ring, operands) };
-        open.needs_payload = true;
-        Ok(())
-    }
-
-    fn describe_window(
-        &self,
-        open: &mut Open,
-        cursor: &mut Cursor,
-        bind: &Bind,
-        kind: WorkKind,
-    ) -> Result<Opcode, PostError> {
-        // SAFETY: behind the control segment, in free blocks.
-        unsafe { self.put_bind(cursor, bind) }?;
-        open.kind = kind;
-        open.imm = Some(U32::new(bind.old_rkey));
-        open.next_fence = CtrlFlags::SMALL_FENCE;
-        Ok(Opcode::UMR)
-    }
-
     /// Gives the open datagram its destination.
     #[inline]
     pub fn set_datagram(&self, draft: &mut Draft, to: &Destination<'_>) {
         let segment = to.av.to_qp(to.qpn, to.qkey);
-        self.set_address(draft, QueueKind::Ud, units::<_, 3>(segment), 0);
+        self.set_address(draft, QueueKind::Ud, units::<_, 3>(segment));
     }
 
     /// Gives the open request of a dynamically connected initiator its destination, and its stream if the queue pair has
@@ -434,38 +186,40 @@ impl SendQueue {
         stream: u16,
     ) {
         let segment = av.to_dct(dctn, access_key);
-        self.set_address(draft, QueueKind::Dci, units::<_, 3>(segment), stream);
+        // SAFETY: the third word of the control segment of a block; only written to if `set_address` finds that it is open.
+        let word = unsafe { self.ring.block(draft.blocks).cast::<u8>().add(9) };
+        if self.set_address(draft, QueueKind::Dci, units::<_, 3>(segment)) {
+            // SAFETY: as above, in a free block.
+            unsafe { word.cast::<[u8; 2]>().write(stream.to_be_bytes()) };
+        }
     }
 
     /// Gives the open XRC request its remote shared receive queue.
     #[inline]
     pub fn set_srqn(&self, draft: &mut Draft, srqn: u32) {
         let segment = unit(XrcSegment::new(srqn));
-        self.set_address(draft, QueueKind::XrcSend, [segment], 0);
+        self.set_address(draft, QueueKind::XrcSend, [segment]);
     }
 
+    /// Writes the transport's segment. Says whether the work request takes it.
     #[inline(always)]
     fn set_address<const N: usize>(
         &self,
         draft: &mut Draft,
         kind: QueueKind,
-        segment: [[u64; 2]; N],
-        stream: u16,
-    ) {
-        match &mut draft.open {
-            Some(open) if open.takes_payload && kind == self.kind => {
-                let mut cursor = Cursor::behind_ctrl(draft.position.blocks);
-                for unit in segment {
-                    // SAFETY: the rest of a free block: `open` saw room.
-                    unsafe { cursor.put_in_block(&self.ring, unit) };
-                }
-                open.needs_destination = false;
-                open.stream = stream;
-            }
-            _ => {
-                draft.fail(PostError::Incomplete);
-            }
+        segment: [Unit; N],
+    ) -> bool {
+        if draft.state & state::TAKES == 0 || kind != self.kind {
+            draft.fail(PostError::Incomplete);
+            return false;
         }
+        let mut cursor = Cursor::behind_ctrl(draft.blocks);
+        for unit in segment {
+            // SAFETY: the rest of a free block: `open` saw room.
+            unsafe { cursor.put_in_block(&self.ring, unit) };
+        }
+        draft.state &= !state::NEEDS_DESTINATION;
+        true
     }
 
     /// Gives the open work request one piece of local memory, in place of what was given before.
@@ -473,10 +227,24 @@ impl SendQueue {
     /// # Safety
     ///
     /// As for [`set_sges`](Self::set_sges).
-    #[inline]
+    #[inline(always)]
     pub unsafe fn set_sge(&self, draft: &mut Draft, sge: &Sge) -> Result<(), PostError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.put_list(draft, std::slice::from_ref(sge)) }
+        if draft.state & (state::TAKES | state::HEADER) != state::TAKES {
+            // SAFETY: the caller's promise.
+            return unsafe { self.put_list(draft, std::slice::from_ref(sge)) };
+        }
+        let mut cursor = Cursor::at(draft.blocks, draft.payload);
+        if cursor.ds() >= self.max_ds {
+            return Err(draft.fail(PostError::TooManySges));
+        }
+        // SAFETY: free blocks, in which a work request of `max_ds` units has room.
+        match unsafe { self.put_sge(&mut cursor, sge, sge.length) } {
+            Ok(()) => {
+                draft.set_payload(cursor, false);
+                Ok(())
+            }
+            Err(error) => Err(draft.fail(error)),
+        }
     }
 
     /// Gives the open work request its scatter/gather list, in place of what was given before.
@@ -497,39 +265,69 @@ impl SendQueue {
     /// # Safety
     ///
     /// As for [`set_sges`](Self::set_sges).
-    #[inline(always)]
     unsafe fn put_list(&self, draft: &mut Draft, sges: &[Sge]) -> Result<(), PostError> {
         let pieces = sges.iter().map(InlinePiece::of_sge);
         // SAFETY: the caller's promise.
         let (mut cursor, consumed) = unsafe { self.payload(draft, pieces) }?;
-        if cursor.ds() + sges.len() as u32 > self.max_ds {
-            return Err(draft.fail(PostError::TooManySges));
-        }
-        let mut skipped = consumed.bytes;
-        for sge in sges.iter().skip(consumed.pieces) {
-            let rest = Sge {
-                addr: sge.addr.wrapping_add(skipped as u64),
-                ..*sge
-            };
-            // SAFETY: free blocks, in which a work request of `max_ds` units has room.
-            let put = unsafe { self.put_sge(&mut cursor, &rest, sge.length - skipped as u32) };
-            if let Err(error) = put {
-                return Err(draft.fail(error));
+        match self.put_sges(&mut cursor, sges, consumed) {
+            Ok(()) => {
+                draft.set_payload(cursor, false);
+                Ok(())
             }
-            skipped = 0;
+            Err(error) => Err(draft.fail(error)),
         }
-        draft.set_payload(cursor);
-        Ok(())
     }
 
     /// Copies inline data into the open work request, in place of what was given before.
     ///
     /// # Safety
     ///
+    /// The piece is readable, if it is within the limit.
+    #[inline(always)]
+    pub unsafe fn set_inline(
+        &self,
+        draft: &mut Draft,
+        piece: InlinePiece,
+    ) -> Result<(), PostError> {
+        let short = piece.len.wrapping_sub(1) < self.max_short as usize;
+        if short && draft.state & (state::TAKES | state::HEADER) == state::TAKES {
+            let mut cursor = Cursor::at(draft.blocks, draft.payload);
+            // SAFETY: free blocks, in which short data has room; the caller's promise.
+            if unsafe { self.put_short(&mut cursor, piece) } {
+                draft.set_payload(cursor, true);
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put_pieces(draft, std::iter::once(piece)) }
+    }
+
+    /// Copies inline data from several pieces into the open work request, in place of what was given before.
+    ///
+    /// # Safety
+    ///
     /// Every piece is readable, if their sum is within the limit; a sum that is not is refused before anything is read but the
     /// header of a raw packet.
     #[inline]
-    pub unsafe fn set_inline<I>(&self, draft: &mut Draft, pieces: I) -> Result<(), PostError>
+    pub unsafe fn set_inline_list<I>(&self, draft: &mut Draft, pieces: I) -> Result<(), PostError>
+    where
+        I: Iterator<Item = InlinePiece> + Clone,
+    {
+        let fine = draft.error.is_none();
+        // SAFETY: the caller's promise.
+        let put = unsafe { self.put_pieces(draft, pieces) };
+        if put == Err(PostError::InlineTooLong) && fine && self.kind == QueueKind::RawPacket {
+            draft.error = Some(PostError::PacketInlineTooLong);
+            return Err(PostError::PacketInlineTooLong);
+        }
+        put
+    }
+
+    /// # Safety
+    ///
+    /// As for [`set_inline_list`](Self::set_inline_list).
+    #[inline(never)]
+    unsafe fn put_pieces<I>(&self, draft: &mut Draft, pieces: I) -> Result<(), PostError>
     where
         I: Iterator<Item = InlinePiece> + Clone,
     {
@@ -546,8 +344,7 @@ impl SendQueue {
         // SAFETY: free blocks; the caller's promise.
         match unsafe { self.put_inline(&mut cursor, pieces) } {
             Ok(()) => {
-                draft.inline = true;
-                draft.set_payload(cursor);
+                draft.set_payload(cursor, true);
                 Ok(())
             }
             Err(error) => Err(draft.fail(error)),
@@ -559,7 +356,6 @@ impl SendQueue {
     /// # Safety
     ///
     /// On raw packet queues, the pieces' first bytes are readable.
-    #[inline(always)]
     unsafe fn payload<I>(
         &self,
         draft: &mut Draft,
@@ -568,19 +364,19 @@ impl SendQueue {
     where
         I: Iterator<Item = InlinePiece>,
     {
-        match draft.open {
-            Some(open) if open.takes_payload => match open.header {
-                None => Ok((open.payload, Consumed::default())),
-                Some(checksums) => {
-                    let mut cursor = Cursor::behind_ctrl(draft.position.blocks);
-                    // SAFETY: behind the control segment of a free block; the caller's promise.
-                    let put = unsafe { self.put_eth(&mut cursor, checksums, pieces) };
-                    put.map(|consumed| (cursor, consumed))
-                        .map_err(|error| draft.fail(error))
-                }
-            },
-            _ => Err(draft.fail(PostError::Incomplete)),
+        if draft.state & state::TAKES == 0 {
+            return Err(draft.fail(PostError::Incomplete));
         }
+        if draft.state & state::HEADER == 0 {
+            let cursor = Cursor::at(draft.blocks, draft.payload);
+            return Ok((cursor, Consumed::default()));
+        }
+        let mut cursor = Cursor::behind_ctrl(draft.blocks);
+        let checksums = draft.state & state::CHECKSUMS != 0;
+        // SAFETY: behind the control segment of a free block; the caller's promise.
+        let put = unsafe { self.put_eth(&mut cursor, checksums, pieces) };
+        put.map(|consumed| (cursor, consumed))
+            .map_err(|error| draft.fail(error))
     }
 
     /// Puts a work request into the batch that the program built itself, from the control segment on; its index is
@@ -588,7 +384,7 @@ impl SendQueue {
     pub fn raw(&self, draft: &mut Draft, wr_id: u64, wqe: &[u8]) -> Result<(), PostError> {
         // SAFETY: no headers are read.
         unsafe { self.open(draft, wr_id, SendFlags::NONE, &Operation::Nop) }?;
-        draft.open = None;
+        draft.state = 0;
         let Ok((ctrl, _)) = CtrlSegment::read_from_prefix(wqe) else {
             return Err(draft.fail(PostError::Length));
         };
@@ -597,84 +393,51 @@ impl SendQueue {
         if ds == 0 || ds > self.max_ds || length > wqe.len() {
             return Err(draft.fail(PostError::Length));
         }
-        let mut cursor = Cursor::behind_ctrl(draft.position.blocks);
-        let index = draft.position.blocks as u16;
-        let word =
-            u32::from(ctrl.opmod()) << 24 | u32::from(index) << 8 | u32::from(ctrl.opcode().0);
-        let at = cursor.ctrl(&self.ring);
-        let first = cursor.next() - 1;
+        let cursor = Cursor::at(draft.blocks, ds);
         // SAFETY: free blocks; the length was compared with the slice's and with the room.
-        unsafe { self.ring.copy_in(first, 0, wqe.as_ptr(), length) };
-        // SAFETY: the first word of the control segment.
-        unsafe { at.cast::<U32>().write(U32::new(word)) };
-        cursor.skip(ds - 1);
-        self.end(
-            draft,
-            cursor,
-            wr_id,
-            ctrl.opcode(),
-            WorkKind::Raw,
-            CtrlFlags::NONE,
-        );
+        unsafe { self.ring.copy_in(cursor.first(), 0, wqe.as_ptr(), length) };
+        let mut word = ctrl.opmod_idx_opcode;
+        word.set_index(draft.blocks as u16);
+        let head = draft.head.wrapping_add(1);
+        self.remember(draft.blocks, wr_id, head, ctrl.opcode().0, WorkKind::Raw);
+        draft.ctrl = u64::from(word.into_bits().get()) << 32
+            | u64::from(ctrl.qpn_ds.into_bits().get() & !u32::from(CtrlSegment::MAX_DS));
+        draft.ds = ds;
+        draft.state = state::OPEN;
         Ok(())
     }
 
     /// Ends the open work request; the next one goes behind it. One that lacks what its operation needs (a datagram's
     /// destination, an atomic's memory) is not taken, and the draft keeps the error.
-    #[inline]
+    #[inline(always)]
     pub fn close(&self, draft: &mut Draft) {
-        let Some(open) = draft.open.take() else {
+        let wrong = state::NEEDS_PAYLOAD | state::NEEDS_DESTINATION;
+        if draft.state & (state::OPEN | wrong) != state::OPEN {
+            draft.lack();
             return;
+        }
+        let at = self.ring.block(draft.blocks).cast::<u64>();
+        // SAFETY: the first half of the control segment, in a free block.
+        unsafe { at.write((draft.ctrl | u64::from(draft.ds)).to_be()) };
+        if self.signature {
+            self.sign(draft.blocks, self.last_of(draft));
+        }
+        draft.head = draft.head.wrapping_add(1);
+        draft.blocks = draft.blocks.wrapping_add((draft.ds + 3) >> 2);
+        let fence = draft.state & state::FENCE_NEXT != 0;
+        draft.fence = if fence {
+            CtrlFlags::SMALL_FENCE.0.into()
+        } else {
+            0
         };
-        if open.needs_payload || open.needs_destination {
-            draft.fail(PostError::Incomplete);
-            return;
-        }
-        let index = draft.position.blocks as u16;
-        let ds = open.cursor.ds() as u8;
-        let segment = CtrlSegment::new(open.opcode, index, self.qpn, ds, open.flags)
-            .with_opmod(open.opmod)
-            .with_dci_stream(open.stream);
-        let at = open.cursor.ctrl(&self.ring);
-        match open.imm {
-            // SAFETY: the first unit of a free block.
-            Some(imm) => unsafe { at.write(unit(segment.with_imm(imm))) },
-            None => {
-                // The immediate data is not the device's business, and libmlx5 leaves it as it was.
-                let [first, second] = unit(segment);
-                let at = at.cast::<u64>();
-                // SAFETY: as above.
-                unsafe { at.write(first) };
-                // SAFETY: the second half of the unit.
-                let half = unsafe { at.add(1) };
-                // SAFETY: its first four bytes, the lower ones of the value on the little-endian machines that we are built for.
-                unsafe { half.cast::<u32>().write(second as u32) };
-            }
-        }
-        self.end(
-            draft,
-            open.cursor,
-            open.wr_id,
-            open.opcode,
-            open.kind,
-            open.next_fence,
-        );
+        draft.state &= state::INLINE;
     }
 
+    /// The open work request.
     #[inline(always)]
-    fn end(
-        &self,
-        draft: &mut Draft,
-        cursor: Cursor,
-        wr_id: u64,
-        opcode: Opcode,
-        kind: WorkKind,
-        next_fence: CtrlFlags,
-    ) {
-        let last = self.last(&cursor, false);
-        self.finish(&mut draft.position, last, wr_id, opcode.0, kind);
-        draft.position.fence = next_fence;
-        draft.last = cursor;
+    fn last_of(&self, draft: &Draft) -> Last {
+        let cursor = Cursor::at(draft.blocks, draft.ds);
+        self.last(&cursor, draft.state & state::INLINE != 0)
     }
 
     /// Ends the batch: gives all of it to the device, or nothing if there was an error. Says how many work requests.
@@ -683,23 +446,31 @@ impl SendQueue {
     ///
     /// The first of the batch.
     #[inline]
-    pub fn commit(&mut self, mut draft: Draft) -> Result<u32, PostError> {
-        self.close(&mut draft);
-        if let Some(error) = draft.error {
-            return Err(error);
+    pub fn commit(&mut self, draft: &mut Draft) -> Result<u32, PostError> {
+        let mut last = self.last_of(draft);
+        if draft.state & state::OPEN != 0 {
+            self.close(draft);
+        } else {
+            // Ended before: the last one lies behind where the next would be.
+            let blocks = draft.blocks.wrapping_sub(last.blocks);
+            last.ctrl = self.ring.block(blocks);
         }
-        if draft.begun != self.head {
-            return Err(PostError::Incomplete);
+        if draft.error.is_some() || draft.begun != self.head {
+            return Err(draft.error.unwrap_or(PostError::Incomplete));
         }
-        self.stop = if draft.position.fence == CtrlFlags::NONE {
+        let count = draft.head.wrapping_sub(self.head);
+        self.stop = if draft.fence == 0 {
             draft.stop
         } else {
-            draft.position.head
+            draft.head
         };
-        let count = draft.position.head.wrapping_sub(self.head);
         if count != 0 {
-            let last = self.last(&draft.last, draft.inline);
-            self.announce(draft.position, last);
+            let position = Position {
+                blocks: draft.blocks,
+                head: draft.head,
+                fence: CtrlFlags(draft.fence as u8),
+            };
+            self.announce(position, last);
         }
         Ok(count)
     }
@@ -713,11 +484,10 @@ impl Draft {
     }
 
     #[inline(always)]
-    fn set_payload(&mut self, cursor: Cursor) {
-        if let Some(open) = &mut self.open {
-            open.cursor = cursor;
-            open.needs_payload = false;
-        }
+    fn set_payload(&mut self, cursor: Cursor, inline: bool) {
+        self.ds = cursor.ds();
+        let inline = state::if_so(inline, state::INLINE);
+        self.state = self.state & !(state::NEEDS_PAYLOAD | state::INLINE) | inline;
     }
 
     /// Makes the batch fail with an error that the caller found.
@@ -725,9 +495,21 @@ impl Draft {
         self.fail(error);
     }
 
+    /// Ends the open work request, if there is one, as one that lacks something.
     #[cold]
+    #[inline(never)]
+    fn lack(&mut self) {
+        if self.state & state::OPEN != 0 {
+            self.fail(PostError::Incomplete);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
     fn fail(&mut self, error: PostError) -> PostError {
-        self.open = None;
+        self.state = 0;
+        // The next work request meets the error there.
+        self.stop = self.head;
         *self.error.get_or_insert(error)
     }
 }

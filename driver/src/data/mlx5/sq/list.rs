@@ -260,7 +260,7 @@ impl SendQueue {
         unsafe { cursor.put_in_block(&self.ring, segment) };
     }
 
-    fn put_sges(
+    pub(super) fn put_sges(
         &self,
         cursor: &mut Cursor,
         sges: &[Sge],

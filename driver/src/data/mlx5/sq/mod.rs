@@ -7,10 +7,12 @@
 //! | `list` | posting whole work requests, one or a list (`ibv_post_send`) |
 //! | `quick` | the frequent ones among them, by straight stores |
 //! | `draft` | describing a batch step by step (`ibv_wr_*`) |
+//! | `operation` | what a work request of such a batch does |
 //! | `segments` | local memory, windows, packets: the segments that both write |
 
 mod draft;
 mod list;
+mod operation;
 mod quick;
 mod request;
 mod segments;
@@ -22,14 +24,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DS_UNIT, SEND_WQE_BB, doorbell, signature};
 
-pub use draft::{Draft, Operation};
+pub use draft::Draft;
+pub use operation::Operation;
 pub use request::{
     AtomicOperands, Bind, Destination, InlinePiece, Remote, Segmentation, SendFlags, SendRequest,
     WrOpcode,
 };
 
 use super::error::PostError;
-use super::record::{QueueKind, QueueRecord, SendShared, WorkRecord};
+use super::record::{QueueKind, QueueRecord, SendShared, Slots, WorkKind};
 use super::register::{Announced, Register};
 use super::ring::{Cursor, SendRing, Unit};
 use crate::sys::barrier;
@@ -77,6 +80,8 @@ pub struct SendParts {
 /// A send queue: work requests are written into free blocks of the ring, and given to the device batch by batch.
 pub struct SendQueue {
     ring: SendRing,
+    /// The records in `record`.
+    slots: Slots,
     /// Blocks that were posted, modulo 2^32; the device counts them modulo 2^16.
     blocks: u32,
     /// Work requests that were posted.
@@ -96,6 +101,10 @@ pub struct SendQueue {
     max_short: u32,
     /// Which opcodes are frequent ones.
     table: &'static quick::Table,
+    /// Which classes of operations a batch may have.
+    classes: u16,
+    /// Units of the transport's own segment, behind the control segment.
+    transport: u32,
     /// Units of 16 bytes of one work request: more could run into blocks that are still posted.
     max_ds: u32,
     limits: SendLimits,
@@ -167,6 +176,7 @@ impl SendQueue {
         let of_one = ring.wqebbs() / limits.max_wr * (SEND_WQE_BB / DS_UNIT) as u32;
         Self {
             ring,
+            slots: shared.slots(),
             blocks: 0,
             head: 0,
             stop: 0,
@@ -181,6 +191,8 @@ impl SendQueue {
             accepting: false,
             kind: record.kind(),
             table: quick::table(record.kind(), !signature && limits.max_sge != 0),
+            classes: operation::classes(record.kind()),
+            transport: segments::transport_units(record.kind()),
             max_short: quick::max_short(limits.max_inline, of_one),
             max_ds: of_one.min(CtrlSegment::MAX_DS.into()),
             limits,
@@ -289,42 +301,32 @@ impl SendQueue {
         Ok(stop)
     }
 
-    /// Writes a control segment's first word, and with it what makes the rest a work request; remembers it for the
-    /// poller; steps over it.
+    /// Ends a work request that is written: signs it if that is asked for, remembers it for the poller, steps over it.
     #[inline(always)]
-    fn finish(
-        &self,
-        position: &mut Position,
-        last: Last,
-        wr_id: u64,
-        opcode: u8,
-        kind: super::WorkKind,
-    ) {
+    fn finish(&self, position: &mut Position, last: Last, wr_id: u64, opcode: u8, kind: WorkKind) {
         if self.signature {
-            self.sign(position, last);
+            self.sign(position.blocks, last);
         }
         position.head = position.head.wrapping_add(1);
-        self.shared().set_record(
-            position.blocks,
-            WorkRecord {
-                wr_id,
-                head: position.head,
-                opcode,
-                kind,
-            },
-        );
+        self.remember(position.blocks, wr_id, position.head, opcode, kind);
         position.blocks = position.blocks.wrapping_add(last.blocks);
+    }
+
+    /// Remembers a work request for the poller.
+    #[inline(always)]
+    fn remember(&self, blocks: u32, wr_id: u64, head: u32, opcode: u8, kind: WorkKind) {
+        let block = blocks & self.ring.mask();
+        // SAFETY: there are as many records as blocks, and we have the record that they are in.
+        unsafe { self.slots.set(block, wr_id, head, opcode, kind) };
     }
 
     #[cold]
     #[inline(never)]
-    fn sign(&self, position: &Position, last: Last) {
+    fn sign(&self, blocks: u32, last: Last) {
         let mut bytes = [0; CtrlSegment::MAX_DS as usize * DS_UNIT];
         for (place, chunk) in bytes.chunks_exact_mut(DS_UNIT).enumerate() {
             if place < last.ds as usize {
-                let at = self
-                    .ring
-                    .unit((position.blocks << 2).wrapping_add(place as u32));
+                let at = self.ring.unit((blocks << 2).wrapping_add(place as u32));
                 // SAFETY: a unit of the ring that belongs to the work request.
                 let unit: Unit = unsafe { at.read() };
                 chunk.copy_from_slice(zerocopy::IntoBytes::as_bytes(&unit));

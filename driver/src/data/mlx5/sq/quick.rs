@@ -11,7 +11,7 @@ use wqe_format::mlx5::{
 };
 use zerocopy::byteorder::big_endian::U32;
 
-use super::super::record::{QueueKind, Slots};
+use super::super::record::{QueueKind, Slots, WorkKind};
 use super::super::ring::{SendRing, Unit, copy_short};
 use super::request::{InlinePiece, SendFlags, SendRequest};
 use super::{Last, SendQueue};
@@ -91,9 +91,9 @@ pub(super) fn max_short(max_inline: u32, units: u32) -> u32 {
 
 /// What a loop over frequent work requests keeps in registers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hot<'a> {
+pub(super) struct Hot {
     ring: SendRing,
-    slots: Slots<'a>,
+    slots: Slots,
     table: &'static Table,
     qpn: u32,
     always: u8,
@@ -102,10 +102,10 @@ pub(super) struct Hot<'a> {
 
 impl SendQueue {
     #[inline(always)]
-    pub(super) fn hot(&self) -> Hot<'_> {
+    pub(super) fn hot(&self) -> Hot {
         Hot {
             ring: self.ring,
-            slots: self.shared().slots(),
+            slots: self.slots,
             table: self.table,
             qpn: self.qpn,
             always: self.always.0,
@@ -114,7 +114,7 @@ impl SendQueue {
     }
 }
 
-impl Hot<'_> {
+impl Hot {
     /// Writes a work request if it is a frequent one, at a block of which the ring has one and a half free, and remembers it;
     /// `head` counts it already. No fence follows from an earlier one.
     #[inline(always)]
@@ -185,7 +185,10 @@ impl Hot<'_> {
         unsafe { write(ctrl, 0, segment.with_imm(imm).unit()) };
         let block = blocks & self.ring.mask();
         // SAFETY: there are as many records as blocks.
-        unsafe { self.slots.set_plain(block, request.wr_id(), head, opcode.0) };
+        unsafe {
+            self.slots
+                .set(block, request.wr_id(), head, opcode.0, WorkKind::Plain)
+        };
         Some(Last {
             ctrl,
             ds,

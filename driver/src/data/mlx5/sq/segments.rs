@@ -8,7 +8,7 @@ use wqe_format::rxe::Sge;
 use zerocopy::byteorder::big_endian::U64;
 
 use super::super::error::PostError;
-use super::super::ring::{Cursor, unit, units};
+use super::super::ring::{Cursor, copy_short, unit, units};
 use super::request::{Bind, InlinePiece, Segmentation};
 use super::{QueueKind, SendQueue};
 
@@ -59,6 +59,29 @@ impl SendQueue {
         // SAFETY: the caller's promise.
         unsafe { cursor.put(&self.ring, segment) };
         Ok(())
+    }
+
+    /// Copies short data behind an inline header, if it does not meet the ring's end. Says whether it did.
+    ///
+    /// # Safety
+    ///
+    /// The cursor is within blocks that are free; the piece is readable, of 1 to `max_short` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn put_short(&self, cursor: &mut Cursor, piece: InlinePiece) -> bool {
+        let header = self.ring.unit(cursor.next()).cast::<InlineHeader>();
+        // SAFETY: within that unit.
+        let at = unsafe { header.cast::<u8>().add(size_of::<InlineHeader>()) };
+        if at.addr().get() + piece.len > self.ring.end().addr().get() {
+            return false;
+        }
+        let length = piece.len as u32;
+        // SAFETY: a unit of a free block.
+        unsafe { header.write(InlineHeader::of_length(length)) };
+        // SAFETY: readable by the caller's promise, and up to the end of the ring there is room.
+        unsafe { copy_short(piece.addr, at.as_ptr(), piece.len) };
+        // Short, so that it takes no care for overflow.
+        cursor.skip((size_of::<InlineHeader>() as u32 + length + 15) / 16);
+        true
     }
 
     /// Copies pieces behind an inline header, which none of it has none.
@@ -257,7 +280,7 @@ impl SendQueue {
     }
 
     #[inline]
-    fn checksums(&self, asked: bool) -> Result<ChecksumFlags, PostError> {
+    pub(super) fn checksums(&self, asked: bool) -> Result<ChecksumFlags, PostError> {
         if !asked {
             Ok(ChecksumFlags::NONE)
         } else if self.limits.checksums {
@@ -266,14 +289,13 @@ impl SendQueue {
             Err(PostError::ChecksumsOff)
         }
     }
+}
 
-    /// Units of the transport's own segment behind the control segment.
-    #[inline(always)]
-    pub(super) fn transport_units(&self) -> u32 {
-        match self.kind {
-            QueueKind::Ud | QueueKind::Dci => 3,
-            QueueKind::XrcSend => 1,
-            _ => 0,
-        }
+/// Units of the transport's own segment behind the control segment.
+pub(super) const fn transport_units(kind: QueueKind) -> u32 {
+    match kind {
+        QueueKind::Ud | QueueKind::Dci => 3,
+        QueueKind::XrcSend => 1,
+        _ => 0,
     }
 }

@@ -1,6 +1,7 @@
 //! Posting against heap memory. Expected bytes come from the model in `model`, which builds a work request as a string
 //! of bytes from the manual's field positions and knows nothing of rings, or stand in the test.
 
+mod draft;
 mod model;
 mod packets;
 mod recv;
