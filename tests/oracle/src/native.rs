@@ -426,10 +426,14 @@ impl NativeSubject {
                     // SAFETY: as above.
                     unsafe { self.queue.set_sges(&mut draft, &sges) }
                 }
+                ([one], true) if !wr.uses_list => {
+                    // SAFETY: in the arena, or longer than the limit.
+                    unsafe { self.queue.set_inline(&mut draft, inline_piece(one)) }
+                }
                 (pieces, true) => {
                     let pieces = pieces.iter().map(inline_piece);
-                    // SAFETY: in the arena, or longer than the limit.
-                    unsafe { self.queue.set_inline(&mut draft, pieces) }
+                    // SAFETY: as above.
+                    unsafe { self.queue.set_inline_list(&mut draft, pieces) }
                 }
             };
             if !wr.address_first {
@@ -439,7 +443,7 @@ impl NativeSubject {
         if post.aborts {
             return Outcome::DONE;
         }
-        let errno = match self.queue.commit(draft) {
+        let errno = match self.queue.commit(&mut draft) {
             Ok(_) => 0,
             Err(error) => error.errno(Verb::WrComplete).0,
         };

@@ -282,8 +282,17 @@ pub(crate) unsafe extern "C" fn post_send(
     };
     let mut send = send.lock();
     // SAFETY: the caller's list.
-    match send.queue.post(unsafe { List::<ibv_send_wr>::new(wr) }) {
-        Ok(_) => 0,
+    let posted = match unsafe { wr.as_ref() } {
+        // Most are alone, and have a shorter way.
+        Some(one) if one.next.is_null() => send.queue.post_one(Request(one)),
+        _ => {
+            // SAFETY: as above.
+            let list = unsafe { List::<ibv_send_wr>::new(wr) };
+            send.queue.post(list).map(|_| ())
+        }
+    };
+    match posted {
+        Ok(()) => 0,
         Err(refused) => {
             let at: *const ibv_send_wr = refused.request.0;
             // SAFETY: the caller's memory.
@@ -307,7 +316,14 @@ pub(crate) unsafe extern "C" fn post_recv(
     };
     let mut queue = recv.lock();
     // SAFETY: the caller's list.
-    unsafe { receive_list(wr, bad, |list| queue.post(list)) }
+    let one = unsafe { wr.as_ref() }.filter(|wr| wr.next.is_null());
+    let post = |list| match one {
+        // Most are alone, and have a shorter way.
+        Some(one) => queue.post_one(Receive(one)).map(|()| 1),
+        None => queue.post(list),
+    };
+    // SAFETY: the caller's list.
+    unsafe { receive_list(wr, bad, post) }
 }
 
 /// `IBV_ACCESS_ZERO_BASED`.

@@ -268,6 +268,14 @@ impl NativeTimed {
     #[inline(always)]
     fn post(&mut self, batch: usize, ops: usize) {
         self.sent += ops as u32;
+        if batch == 1 {
+            for request in &self.requests[..ops] {
+                let posted = self.send.post_one(request);
+                debug_assert!(posted.is_ok());
+                black_box(posted.is_ok());
+            }
+            return;
+        }
         for batch in self.requests[..ops].chunks_exact(batch) {
             let posted = self.send.post(batch);
             debug_assert!(posted.is_ok());
@@ -310,14 +318,14 @@ impl NativeTimed {
                 debug_assert!(opened.is_ok());
                 let set = if INLINE {
                     // SAFETY: 16 bytes of this subject.
-                    unsafe { self.send.set_inline(&mut draft, std::iter::once(piece)) }
+                    unsafe { self.send.set_inline(&mut draft, piece) }
                 } else {
                     // SAFETY: memory that nothing is sent from in truth.
                     unsafe { self.send.set_sge(&mut draft, &sge) }
                 };
                 debug_assert!(set.is_ok());
             }
-            let posted = self.send.commit(draft);
+            let posted = self.send.commit(&mut draft);
             debug_assert!(posted.is_ok());
             black_box(posted.is_ok());
         }
@@ -326,6 +334,14 @@ impl NativeTimed {
     #[inline(always)]
     fn receive(&mut self, batch: usize, ops: usize) {
         self.received += ops as u32;
+        if batch == 1 {
+            for receive in &self.receives[..ops] {
+                let posted = self.recv.post_one(*receive);
+                debug_assert!(posted.is_ok());
+                black_box(posted.is_ok());
+            }
+            return;
+        }
         for batch in self.receives[..ops].chunks_exact(batch) {
             let posted = self.recv.post(batch.iter().copied());
             debug_assert!(posted.is_ok());

@@ -14,6 +14,7 @@ use zerocopy::byteorder::big_endian::U32;
 use super::super::record::{QueueKind, Slots, WorkKind};
 use super::super::ring::{SendRing, Unit, copy_short};
 use super::request::{InlinePiece, SendFlags, SendRequest};
+use super::segments::short_units;
 use super::{Last, SendQueue};
 
 /// What is known of a libibverbs opcode: mlx5's, and what goes with it. Zero if it is not a frequent one.
@@ -158,8 +159,7 @@ impl Hot {
             let from = InlinePiece::of_sge(sge).addr;
             // SAFETY: readable by the trait's promise, and up to the end of the ring there is room.
             unsafe { copy_short(from, at.as_ptr(), length as usize) };
-            // Short, so that it takes no care for overflow.
-            ds += (size_of::<InlineHeader>() as u32 + length + 15) / DS_UNIT as u32;
+            ds += short_units(length);
             wqebbs = (ds + 3) >> 2;
         } else {
             // None of no bytes, and none with the mark of inline data.

@@ -79,8 +79,7 @@ impl SendQueue {
         unsafe { header.write(InlineHeader::of_length(length)) };
         // SAFETY: readable by the caller's promise, and up to the end of the ring there is room.
         unsafe { copy_short(piece.addr, at.as_ptr(), piece.len) };
-        // Short, so that it takes no care for overflow.
-        cursor.skip((size_of::<InlineHeader>() as u32 + length + 15) / 16);
+        cursor.skip(short_units(length));
         true
     }
 
@@ -289,6 +288,12 @@ impl SendQueue {
             Err(PostError::ChecksumsOff)
         }
     }
+}
+
+/// [`InlineHeader::units`] of a short length, which takes no care for overflow.
+#[inline(always)]
+pub(super) const fn short_units(length: u32) -> u32 {
+    (size_of::<InlineHeader>() as u32 + length + 15) >> 4
 }
 
 /// Units of the transport's own segment behind the control segment.
