@@ -139,20 +139,38 @@ impl CompletionQueue {
     ///
     /// If there is no room, or no queue any more.
     pub fn push(&self, cqe: &Cqe) -> Result<(), Refused> {
+        self.reserve(1)?;
         let mut inner = self.inner();
-        if !self.is_alive() {
-            return Err(Refused::Destroyed);
-        }
-        let held = inner.producer.wrapping_sub(self.consumer()) & 0xff_ffff;
-        if held >= inner.buffer.count && !self.ignores_overrun {
-            return Err(Refused::Overrun);
-        }
         Self::write(&inner.buffer, inner.producer, cqe);
         inner.producer = inner.producer.wrapping_add(1);
         if cqe.is_solicited {
             inner.last_solicited = inner.producer;
         }
         Ok(())
+    }
+
+    /// Whether `n` completions can be written.
+    pub(crate) fn reserve(&self, n: u32) -> Result<(), Refused> {
+        let inner = self.inner();
+        if !self.is_alive() {
+            return Err(Refused::Destroyed);
+        }
+        let held = inner.producer.wrapping_sub(self.consumer()) & 0xff_ffff;
+        if held + n > inner.buffer.count && !self.ignores_overrun {
+            return Err(Refused::Overrun);
+        }
+        Ok(())
+    }
+
+    /// Writes a completion at an index that has been reserved, with its owner bit.
+    pub(crate) fn write_at(&self, index: u32, cqe: &Cqe) {
+        Self::write(&self.inner().buffer, index, cqe);
+    }
+
+    /// Completions that were written count.
+    pub(crate) fn advance(&self, n: u32) {
+        let mut inner = self.inner();
+        inner.producer = inner.producer.wrapping_add(n);
     }
 
     fn write(buffer: &Buffer, index: u32, cqe: &Cqe) {

@@ -20,6 +20,7 @@
 //!
 //! The objects are shared: they stay after the program destroyed its own, and then refuse to touch memory.
 
+pub mod compressed;
 pub mod cq;
 pub mod cqe;
 pub(crate) mod memory;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 use uverbs_abi::types::EventType;
 
+pub use compressed::Mini;
 pub use cq::{Armed, Buffer, CompletionQueue, Refused};
 pub use cqe::{Cqe, Received};
 pub use qp::{QueuePair, Ring, SendWqe};
