@@ -22,6 +22,7 @@ pub mod ffi_core {
     pub use crate::sys::fd::UverbsFd;
     pub use crate::sys::kernel::KernelRef;
     pub use crate::sys::mapping::SharedMapping;
+    pub use crate::sys::pages::page_size;
     pub use uverbs_abi;
     pub use wqe_format;
 }

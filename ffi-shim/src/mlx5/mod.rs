@@ -21,6 +21,7 @@ use crate::provider::{Claim, Static, device_ops, match_driver, match_end, match_
 mod ah;
 mod cq;
 mod device;
+mod dm;
 mod domain;
 mod memory;
 mod qp;
@@ -123,6 +124,7 @@ impl Family for Mlx5 {
 
 static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::advise_mr, any_memory::advise_mr as *const ()),
+    (Op::alloc_dm, dm::alloc_dm as *const ()),
     (Op::alloc_mw, any_memory::alloc_mw as *const ()),
     (Op::alloc_null_mr, memory::alloc_null_mr as *const ()),
     (
@@ -162,7 +164,9 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::destroy_wq, wq::destroy_wq as *const ()),
     (Op::detach_mcast, address::detach_mcast as *const ()),
     (Op::free_context, free_context::<Mlx5> as *const ()),
+    (Op::free_dm, dm::free_dm as *const ()),
     (Op::get_srq_num, srq::get_srq_num as *const ()),
+    (Op::import_dm, dm::import_dm as *const ()),
     (Op::import_mr, memory::import_mr as *const ()),
     (Op::import_pd, domain::import_pd as *const ()),
     (Op::modify_cq, cq::modify_cq as *const ()),
@@ -185,11 +189,14 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::query_qp, qp::query_qp as *const ()),
     (Op::query_rt_values, device::query_rt_values as *const ()),
     (Op::query_srq, srq::query_srq as *const ()),
+    (Op::reg_dm_mr, dm::reg_dm_mr as *const ()),
     (Op::reg_dmabuf_mr, any_memory::reg_dmabuf_mr as *const ()),
     (Op::reg_mr, any_memory::reg_mr as *const ()),
     (Op::req_notify_cq, cq::req_notify_cq as *const ()),
     (Op::rereg_mr, memory::rereg_mr as *const ()),
+    (Op::resize_cq, cq::resize_cq as *const ()),
     (Op::set_ece, qp::set_ece as *const ()),
+    (Op::unimport_dm, dm::unimport_dm as *const ()),
     (Op::unimport_mr, memory::unimport_mr as *const ()),
     (Op::unimport_pd, domain::unimport_pd as *const ()),
 ]);

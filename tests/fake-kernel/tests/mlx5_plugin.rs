@@ -45,7 +45,7 @@ fn same(test: &str, settings: &str, parts: &[&str]) {
 #[test]
 fn control_verbs_answer_as_libmlx5s() {
     let parts = [
-        "device", "regions", "qp", "srq", "ah", "states", "xrc", "domains", "wq",
+        "device", "regions", "cq", "qp", "srq", "ah", "states", "xrc", "domains", "wq", "dm",
     ];
     let name = "fake-kernel::mlx5_plugin::control_verbs_answer_as_libmlx5s";
     same(name, "mlx5", &parts);

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::mem::offset_of;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::cq::EventCount;
@@ -32,7 +33,7 @@ pub(crate) struct Cq {
     /// Counted by whatever thread takes events.
     events: EventCount,
     /// Before the share: its memory may be from the domain's allocator.
-    object: CqObject,
+    object: Mutex<CqObject>,
     _domain: Option<Share>,
 }
 
@@ -100,7 +101,7 @@ fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut Cq, Errno> {
         ibv,
         events: queue.event_count(),
         queue: Locked::with(queue, QueueLock::new(threads)),
-        object,
+        object: Mutex::new(object),
         _domain: if parent.is_null() {
             None
         } else {
@@ -187,6 +188,13 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
+impl Cq {
+    fn object(&self) -> MutexGuard<'_, CqObject> {
+        // A panic was reported when it happened; the kernel's object is as it was.
+        self.object.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// # Safety
 ///
 /// A completion queue of ours (C1).
@@ -203,7 +211,22 @@ unsafe fn of<'a, T>(cq: *mut T) -> &'a Cq {
 /// A completion queue of ours (C1).
 pub(crate) unsafe fn handle(cq: *mut ibv_cq) -> CqHandle {
     // SAFETY: the caller's promise.
-    unsafe { of(cq) }.object.handle()
+    unsafe { of(cq) }.object().handle()
+}
+
+pub(crate) unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    control("resize_cq", || {
+        let cqe = u32::try_from(cqe).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: a queue of ours (C1).
+        let ours = unsafe { of(cq) };
+        let mut object = ours.object();
+        // Nobody polls while completions move.
+        let granted = object.resize(&mut ours.queue.lock(), cqe)?;
+        drop(object);
+        // SAFETY: a field that only this verb writes; programs read it, and serialise that (C2).
+        unsafe { (*cq).cqe = granted as c_int };
+        Ok(())
+    })
 }
 
 /// `IBV_CQ_ATTR_MODERATE`.
@@ -219,7 +242,7 @@ pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify
         let moderate = attr.moderate;
         // SAFETY: a queue of ours (C1).
         unsafe { of(cq) }
-            .object
+            .object()
             .moderate(moderate.cq_count, moderate.cq_period)
     })
 }
@@ -240,8 +263,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
     control("destroy_cq", || {
         // SAFETY: a queue of ours (C1), and nobody else uses it.
-        let object = unsafe { &mut (*cq.cast::<Cq>()).object };
-        let reported = destroyed(object.destroy())?;
+        let reported = destroyed(unsafe { of(cq) }.object().destroy())?;
         // SAFETY: as above.
         let base = unsafe { &raw mut (*cq.cast::<Cq>()).ibv.base };
         // SAFETY: fields of a live object, which libibverbs initialised when the queue was made.
