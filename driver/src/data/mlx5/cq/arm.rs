@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wqe_format::mlx5::doorbell;
 
+use super::handover;
 use crate::sys::barrier;
 
 /// Counts the events that were taken of one completion queue. Who takes events has a copy of it, and needs nothing else
@@ -64,11 +65,13 @@ impl Doorbell {
         unsafe { AtomicU32::from_ptr(word.as_ptr()) }
     }
 
-    /// Gives all entries before `ci` back to the device. Release: they were read before.
+    /// Gives all entries before `ci` back to the device.
     #[inline(always)]
     pub(super) fn publish(&self, ci: u32) {
-        self.word(doorbell::RECORD_CQ_CONSUMER)
-            .store(doorbell::cq_consumer(ci), Ordering::Release);
+        handover::give_back(
+            self.word(doorbell::RECORD_CQ_CONSUMER),
+            doorbell::cq_consumer(ci),
+        );
     }
 
     /// Asks for an event.

@@ -5,8 +5,9 @@ use wqe_format::rxe::WcStatus;
 
 use super::super::record::RawRecord;
 use super::completion::{Completion, Place, flag, half_pair, opcode, pair};
+use super::handover::is_ours;
 use super::parse::{self, Finders, Receive};
-use super::ring::{Entry, is_ours};
+use super::ring::Entry;
 use super::{CompletionQueue, Mode};
 use crate::sys::barrier;
 

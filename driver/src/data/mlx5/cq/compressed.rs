@@ -13,7 +13,8 @@ use wqe_format::mlx5::{Cqe64, CqeFormat, MiniArray, MiniFormat, OpOwn};
 
 use super::batch::Taken;
 use super::completion::Completion;
-use super::ring::{CqRing, Entry, is_ours};
+use super::handover::is_ours;
+use super::ring::{CqRing, Entry};
 use super::{CompletionQueue, Mode};
 use crate::sys::barrier;
 

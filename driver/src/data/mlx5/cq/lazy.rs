@@ -11,8 +11,9 @@ use wqe_format::rxe::WcStatus;
 use super::super::record::RawRecord;
 use super::batch::{REQUEST, SOLICITED, is_plain_receive};
 use super::completion::{flag, opcode};
+use super::handover::is_ours;
 use super::parse;
-use super::ring::{Entry, is_ours};
+use super::ring::Entry;
 use super::{ClockBusy, ClockInfo, CompletionQueue, Mode};
 use crate::sys::barrier;
 

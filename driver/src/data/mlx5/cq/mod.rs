@@ -6,7 +6,8 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `ring` | where entries stand and whose they are |
+//! | `ring` | where entries stand |
+//! | `handover` | whose an entry is |
 //! | `parse` | what an entry means for its queue |
 //! | `batch` | polling into an array |
 //! | `lazy` | polling one by one, fields on request |
@@ -29,6 +30,7 @@ mod clock;
 mod completion;
 mod compressed;
 mod dump;
+mod handover;
 mod lazy;
 mod parse;
 mod resize;

@@ -11,19 +11,14 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use wqe_format::mlx5::Cqe64;
 
+use super::handover::{self, is_ours};
+
 /// Bytes of the part of an entry that has the fields, whatever the entry's size.
 const FIELDS: usize = 64;
 /// Where that part has the opcode, the format and the owner bit.
 const OP_OWN: usize = Cqe64::OP_OWN_OFFSET;
 /// `op_own` of an entry that the device has not written yet.
 pub(super) const NEVER_WRITTEN: u8 = 0xf0;
-
-/// Whether `op_own` marks an entry of ours where `parity` (0 or 1) is what the lap expects.
-#[inline(always)]
-pub(super) const fn is_ours(op_own: u8, parity: u8) -> bool {
-    // Two conditions in one comparison: rotated, a wrong owner bit stands at the top, and below it 0xf is 0x78 and more.
-    (op_own ^ parity).rotate_right(1) < NEVER_WRITTEN >> 1
-}
 
 /// The 64 bytes of an entry that have its fields, where they stand.
 ///
@@ -60,7 +55,7 @@ impl Entry {
         // SAFETY: the last of the 64 bytes.
         let byte = unsafe { self.0.cast::<u8>().add(OP_OWN) };
         // SAFETY: it is readable, and only accessed atomically while the device may write it.
-        unsafe { AtomicU8::from_ptr(byte.as_ptr()) }.load(Ordering::Acquire)
+        handover::look(unsafe { AtomicU8::from_ptr(byte.as_ptr()) })
     }
 
     /// The fields, of an entry that is ours: the device does not write it. Only fields that are used are loaded.

@@ -202,3 +202,56 @@ fn version_0() {
         }
     }
 }
+
+/// B46: while the kernel writes the clock page, lazy polling says so and takes nothing; afterwards the same completion comes
+/// once, with the time that the page gives. Batches do not look at the clock.
+#[test]
+fn a_busy_clock_takes_nothing() {
+    use crate::data::mlx5::cq::{ClockPage, NothingTaken};
+
+    let mut rig = Rig::new(4, 64);
+    let page = Memory::new(64);
+    let put = |sign: u32| {
+        page.write(0, &sign.to_ne_bytes());
+        page.write(8, &5_000u64.to_ne_bytes());
+        page.write(16, &100u64.to_ne_bytes());
+        page.write(32, &(3u32 << 4).to_ne_bytes());
+        page.write(36, &4u32.to_ne_bytes());
+        page.write(40, &u64::MAX.to_ne_bytes());
+    };
+    // SAFETY: 64 bytes, aligned to 8, that live as long as the rig.
+    rig.cq.clock = Some(unsafe { ClockPage::new(page.at()) });
+    put(1);
+    assert_eq!(
+        rig.cq.start_poll(),
+        Err(NothingTaken::Empty),
+        "empty is empty"
+    );
+    rig.record.write(0, &[0xee; 4]);
+    for block in 0..3 {
+        rig.complete(send(block).put(48, &(110 + u64::from(block)).to_be_bytes()));
+    }
+    for _ in 0..3 {
+        assert_eq!(rig.cq.start_poll(), Err(NothingTaken::ClockBusy));
+    }
+    assert_eq!(rig.record.read(0, 4), [0xee; 4], "nothing was taken");
+    assert_eq!(rig.send_tail(RC), 999);
+    // A queue pair can go meanwhile.
+    assert_eq!(rig.cq.clean(UD, None), 0);
+    assert!(rig.table.remove(UD), "no visit is left open");
+    put(2);
+    rig.cq.start_poll().unwrap();
+    assert_eq!(
+        (rig.cq.wr_id(), rig.cq.read_completion_wallclock_ns()),
+        (0x1000, 5_030)
+    );
+    assert!(rig.cq.next_poll());
+    assert_eq!(
+        (rig.cq.wr_id(), rig.cq.read_completion_wallclock_ns()),
+        (0x1001, 5_033)
+    );
+    rig.cq.end_poll();
+    assert_eq!(rig.told(), 2);
+    put(3);
+    assert_eq!(rig.poll_one().wr_id, 0x1002);
+}
