@@ -256,7 +256,7 @@ fn fields_of_lazy_polling() {
     rig.cq.end_poll();
 }
 
-/// B48: every syndrome on both sides, with its status, vendor byte, number and queue; each gives its work request back.
+/// B48, B58: every syndrome on both sides, with its status, vendor byte, number and queue; each gives its work request back.
 #[test]
 fn syndromes() {
     let known = [
