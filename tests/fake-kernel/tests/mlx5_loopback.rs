@@ -24,7 +24,12 @@ const ENVIRONMENTS: [(&str, &str); 4] = [
 ];
 
 /// Parts of the program that our plug-in runs.
-const PARTS: [&str; 7] = ["rc", "uc", "srq", "ud", "events", "windows", "errors"];
+const PARTS: [&str; 8] = [
+    "rc", "uc", "srq", "ud", "events", "windows", "xrc", "errors",
+];
+
+/// Kinds of objects that our plug-in makes.
+const OBJECTS: [&str; 6] = ["srq", "xrc", "open", "ud", "rss", "domains"];
 
 /// The program under libmlx5, with its own interface for dynamic connections.
 fn official(test: &str, settings: &[&str], environments: &[(&str, &str)]) {
@@ -46,10 +51,16 @@ fn official(test: &str, settings: &[&str], environments: &[(&str, &str)]) {
     }
 }
 
-fn ours(program: &Path, plugin: &Path, settings: &str, environment: Option<(&str, &str)>) {
+fn ours(
+    program: &Path,
+    plugin: &Path,
+    parts: &[&str],
+    settings: &str,
+    environment: Option<(&str, &str)>,
+) {
     let mut command = on_fake(program, settings);
     command
-        .args(PARTS)
+        .args(parts)
         .env("IBV_DRIVERS", plugin)
         // mlx5 devices are ours on request only.
         .env("OXVERBS_DEVICES", "mlx5_0")
@@ -79,9 +90,23 @@ fn our_plugin() {
     let program = compile("mlx5_traffic", dir.path());
     let plugin = plugin(dir.path());
     for settings in SETTINGS {
-        ours(&program, &plugin, settings, None);
+        ours(&program, &plugin, &PARTS, settings, None);
     }
     for environment in ENVIRONMENTS {
-        ours(&program, &plugin, SETTINGS[0], Some(environment));
+        ours(&program, &plugin, &PARTS, SETTINGS[0], Some(environment));
+    }
+}
+
+#[test]
+fn our_plugin_makes_objects() {
+    let name = "fake-kernel::mlx5_loopback::our_plugin_makes_objects";
+    if !has_provider(name, "libmlx5-rdmav") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let program = compile("mlx5_objects", dir.path());
+    let plugin = plugin(dir.path());
+    for settings in SETTINGS {
+        ours(&program, &plugin, &OBJECTS, settings, None);
     }
 }
