@@ -6,6 +6,7 @@ use uverbs_abi::handle;
 use uverbs_abi::udata::rxe::CreateAhResp;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
 use uverbs_abi::write::qp::QpDest;
+use wqe_format::mlx5::DatagramSegment;
 use wqe_format::rxe::{AddressVector, Datagram};
 
 use super::advice;
@@ -13,6 +14,7 @@ use super::context::{Context, Family};
 use super::gid::Gid;
 use super::id::ObjectId;
 use super::pd::{PdInner, ProtectionDomain};
+use crate::control::mlx5::domain::AhObject;
 use crate::error::{Error, Result};
 use crate::sys::Errno;
 
@@ -112,87 +114,103 @@ impl Address {
 #[derive(Debug)]
 pub struct AddressHandle {
     pd: Arc<PdInner>,
-    handle: handle::Ah,
     data: Data,
 }
 
 #[derive(Debug)]
 enum Data {
-    Rxe { ah_num: u32, av: AddressVector },
+    Rxe {
+        handle: handle::Ah,
+        ah_num: u32,
+        av: AddressVector,
+    },
+    Mlx5(AhObject),
 }
 
 impl AddressHandle {
     pub(super) fn new(pd: &ProtectionDomain, address: &Address) -> Result<Self> {
         let pd = Arc::clone(&pd.inner);
         let action = || format!("make an address handle for {}", address.describe());
+        let attr = address.to_ah_attr();
+        let user_handle = ObjectId::next().0;
+        if let Family::Mlx5(context) = &pd.context.family {
+            let resolve = || Err(Errno(libc::EOPNOTSUPP));
+            let object = context
+                .create_ah(pd.handle, user_handle, &attr, resolve)
+                .map_err(|errno| advice::resolve(action(), errno))?;
+            let data = Data::Mlx5(object);
+            return Ok(Self { pd, data });
+        }
         let (handle, response) = pd
             .context
-            .uctx
-            .create_ah::<CreateAhResp>(pd.handle, ObjectId::next().0, &address.to_ah_attr())
+            .uctx()
+            .create_ah::<CreateAhResp>(pd.handle, user_handle, &attr)
             .map_err(|errno| advice::resolve(action(), errno))?;
         // From here on, an early return destroys the kernel's handle.
         let mut ah = Self {
             pd,
-            handle,
             data: Data::Rxe {
+                handle,
                 ah_num: response.ah_num,
                 av: AddressVector::default(),
             },
         };
-        match &mut ah.data {
-            Data::Rxe { ah_num: 0, av } => {
-                // Kernels before 5.16 keep no handles and route by what the work request says; rxe takes
-                // the next hop from the routing table, not from the address vector's dmac.
-                let context = Context {
-                    inner: Arc::clone(&ah.pd.context),
-                };
-                let sgid = context
-                    .query_gid(address.port, address.sgid_index.into())?
-                    .ok_or_else(|| advice::resolve(action(), Errno(libc::ENODATA)))?;
-                let dgid = address
-                    .gid
-                    .ok_or_else(|| Error::refused(action(), "RoCE addresses are GIDs"))?;
-                *av = AddressVector {
-                    flow_label: address.flow_label,
-                    hop_limit: address.hop_limit,
-                    traffic_class: address.traffic_class,
-                    ..AddressVector::new(
-                        address.port,
-                        &sgid.gid.0,
-                        address.sgid_index,
-                        &dgid.0,
-                        [0; 6],
-                    )
-                };
-            }
-            Data::Rxe { .. } => {}
+        if let Data::Rxe { ah_num: 0, av, .. } = &mut ah.data {
+            // Kernels before 5.16 keep no handles and route by what the work request says; rxe takes
+            // the next hop from the routing table, not from the address vector's dmac.
+            let context = Context {
+                inner: Arc::clone(&ah.pd.context),
+            };
+            let sgid = context
+                .query_gid(address.port, address.sgid_index.into())?
+                .ok_or_else(|| advice::resolve(action(), Errno(libc::ENODATA)))?;
+            let dgid = address
+                .gid
+                .ok_or_else(|| Error::refused(action(), "RoCE addresses are GIDs"))?;
+            *av = AddressVector {
+                flow_label: address.flow_label,
+                hop_limit: address.hop_limit,
+                traffic_class: address.traffic_class,
+                ..AddressVector::new(
+                    address.port,
+                    &sgid.gid.0,
+                    address.sgid_index,
+                    &dgid.0,
+                    [0; 6],
+                )
+            };
         }
-        debug_assert_eq!(ah.pd.context.family, Family::Rxe);
         Ok(ah)
     }
 
     /// Queue pair `qpn` there, which has the key `qkey`.
     #[inline]
     pub fn queue_pair(&self, qpn: u32, qkey: u32) -> Destination<'_> {
-        let Data::Rxe { ah_num, av } = self.data;
-        let datagram = Datagram {
-            remote_qpn: qpn,
-            remote_qkey: qkey,
-            ah_num,
-            av,
+        let to = match &self.data {
+            Data::Rxe { ah_num, av, .. } => To::Rxe(Datagram {
+                remote_qpn: qpn,
+                remote_qkey: qkey,
+                ah_num: *ah_num,
+                av: *av,
+            }),
+            Data::Mlx5(object) => To::Mlx5 {
+                av: *object.av(),
+                qpn,
+                qkey,
+            },
         };
-        Destination {
-            datagram,
-            _handle: self,
-        }
+        Destination { to, _handle: self }
     }
 }
 
 impl Drop for AddressHandle {
     fn drop(&mut self) {
-        if self.pd.context.is_ours() {
+        // mlx5's object does it itself.
+        if let Data::Rxe { handle, .. } = self.data
+            && self.pd.context.is_ours()
+        {
             // A destructor has nobody to tell.
-            let _ = self.pd.context.uctx.destroy_ah(self.handle);
+            let _ = self.pd.context.uctx().destroy_ah(handle);
         }
     }
 }
@@ -200,6 +218,17 @@ impl Drop for AddressHandle {
 /// A remote queue pair that datagrams can be sent to.
 #[derive(Clone, Copy, Debug)]
 pub struct Destination<'ah> {
-    pub(super) datagram: Datagram,
+    pub(super) to: To,
     _handle: &'ah AddressHandle,
+}
+
+/// The same in the words of a device family.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum To {
+    Rxe(Datagram),
+    Mlx5 {
+        av: DatagramSegment,
+        qpn: u32,
+        qkey: u32,
+    },
 }

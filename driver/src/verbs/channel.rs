@@ -1,7 +1,8 @@
 //! Completion channels.
 
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uverbs_abi::event::CompletionEvent;
 
@@ -9,6 +10,7 @@ use super::context::{Context, ContextInner, event_file};
 use super::cq::CompletionQueue;
 use super::event::read_record;
 use super::id::ObjectId;
+use crate::data::mlx5::cq::EventCount;
 use crate::error::{Error, Result};
 use crate::sys::Errno;
 use crate::sys::fd::UverbsFd;
@@ -26,18 +28,40 @@ pub struct CompletionChannel {
 pub(super) struct ChannelInner {
     pub(super) file: UverbsFd,
     context: Arc<ContextInner>,
+    /// Queues of mlx5 tell the device how many of their events were taken.
+    counts: Mutex<HashMap<ObjectId, EventCount>>,
+}
+
+impl ChannelInner {
+    fn counts(&self) -> MutexGuard<'_, HashMap<ObjectId, EventCount>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts events of a queue from now on.
+    pub(super) fn count_events(&self, id: ObjectId, count: EventCount) {
+        self.counts().insert(id, count);
+    }
+
+    /// The queue is gone.
+    pub(super) fn forget(&self, id: ObjectId) {
+        self.counts().remove(&id);
+    }
 }
 
 impl CompletionChannel {
     pub(super) fn new(context: &Context) -> Result<Self> {
         let context = Arc::clone(&context.inner);
         let fd = context
-            .uctx
+            .uctx()
             .create_comp_channel()
             .map_err(|errno| Error::kernel("make a completion channel", errno))?;
-        let file = event_file(context.uctx.fd().kernel(), fd);
+        let file = event_file(context.uctx().fd().kernel(), fd);
         Ok(Self {
-            inner: Arc::new(ChannelInner { file, context }),
+            inner: Arc::new(ChannelInner {
+                file,
+                context,
+                counts: Mutex::default(),
+            }),
         })
     }
 
@@ -73,7 +97,11 @@ impl CompletionChannel {
         let len = read_record(&self.inner.file, &mut bytes).map_err(failed)?;
         let (event, _) =
             CompletionEvent::parse(&bytes[..len]).ok_or_else(|| failed(Errno(libc::EIO)))?;
-        Ok(ObjectId(event.cq_handle))
+        let id = ObjectId(event.cq_handle);
+        if let Some(count) = self.inner.counts().get(&id) {
+            count.event_taken();
+        }
+        Ok(id)
     }
 
     /// Whether [`wait`](Self::wait) returns at once.

@@ -17,6 +17,9 @@ use super::event::{self, AsyncEvent};
 use super::gid::{Gid, GidEntry};
 use super::pd::ProtectionDomain;
 use crate::control::kernel::Uctx;
+use crate::control::mlx5::environment::Environment;
+use crate::control::mlx5::response::CqeVersion;
+use crate::control::mlx5::{Mlx5Context, OpenError, Opened};
 use crate::error::{Error, Result};
 use crate::sys::fd::UverbsFd;
 use crate::sys::kernel::KernelRef;
@@ -37,23 +40,39 @@ pub struct Context {
 
 #[derive(Debug)]
 pub(super) struct ContextInner {
-    pub(super) uctx: Uctx,
     pub(super) family: Family,
     pub(super) events: UverbsFd,
     device: Device,
     num_comp_vectors: u32,
 }
 
-/// Whose queues a device has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whose queues a device has, and how the kernel is reached.
+#[derive(Debug)]
 pub(super) enum Family {
-    Rxe,
+    Rxe(Uctx),
+    Mlx5(Arc<Mlx5Context>),
+}
+
+impl Family {
+    #[inline]
+    fn uctx(&self) -> &Uctx {
+        match self {
+            Self::Rxe(uctx) => uctx,
+            Self::Mlx5(context) => context.uctx(),
+        }
+    }
 }
 
 impl ContextInner {
+    /// The device file.
+    #[inline]
+    pub(super) fn uctx(&self) -> &Uctx {
+        self.family.uctx()
+    }
+
     /// Whether objects may be destroyed: not by a forked child, whose descriptor is the parent's.
     pub(super) fn is_ours(&self) -> bool {
-        self.uctx.fd().is_owned_by_this_process()
+        self.uctx().fd().is_owned_by_this_process()
     }
 
     /// Where new objects send their asynchronous events.
@@ -81,7 +100,7 @@ impl Context {
         let devices = discovery::devices()?;
         match devices
             .iter()
-            .find(|device| family(device).is_some())
+            .find(|device| driver(device).is_some())
             .or(devices.first())
         {
             Some(device) => Self::of_device(device),
@@ -103,9 +122,9 @@ impl Context {
     pub fn with_kernel(device: &Device, kernel: KernelRef) -> Result<Self> {
         let path = device.node_path();
         let action = || format!("open {} ({})", path.display(), device.name());
-        let Some((family, driver)) = family(device) else {
+        let Some(driver) = driver(device) else {
             let advice = format!(
-                "oxverbs drives rxe; this device's driver is {:?}",
+                "oxverbs drives rxe and mlx5; this device's driver is {:?}",
                 device.driver
             );
             return Err(Error::refused(action(), advice));
@@ -114,17 +133,23 @@ impl Context {
             .map_err(|_| Error::refused(action(), "the path holds a NUL byte"))?;
         let failed = |errno| advice::open(action(), errno);
         let uctx = Uctx::open(kernel.clone(), &c_path, driver).map_err(failed)?;
-        let info = uctx.get_context::<()>().map_err(failed)?;
-        let events = match info.async_event {
+        let (family, async_event, num_comp_vectors) = if driver == DriverId::MLX5 {
+            let opened = open_mlx5(uctx, action)?;
+            let family = Family::Mlx5(opened.context);
+            (family, opened.async_event, opened.num_comp_vectors)
+        } else {
+            let info = uctx.get_context::<()>().map_err(failed)?;
+            (Family::Rxe(uctx), info.async_event, info.num_comp_vectors)
+        };
+        let events = match async_event {
             Some(events) => events,
-            None => uctx.alloc_async_event().map_err(failed)?,
+            None => family.uctx().alloc_async_event().map_err(failed)?,
         };
         let inner = ContextInner {
-            uctx,
-            family,
             events: event_file(&kernel, events),
+            family,
             device: device.clone(),
-            num_comp_vectors: info.num_comp_vectors,
+            num_comp_vectors,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -142,7 +167,7 @@ impl Context {
     ///
     /// The kernel's.
     pub fn query_device(&self) -> Result<DeviceAttributes> {
-        let attributes = self.inner.uctx.query_device_ex::<()>();
+        let attributes = self.inner.uctx().query_device_ex::<()>();
         Ok(DeviceAttributes {
             extended: attributes
                 .map_err(|errno| Error::kernel("query the device", errno))?
@@ -159,7 +184,7 @@ impl Context {
     pub fn query_port(&self, port: u8) -> Result<PortAttributes> {
         let extended = self
             .inner
-            .uctx
+            .uctx()
             .query_port(port)
             .map_err(|errno| Error::kernel(format!("query port {port}"), errno))?;
         Ok(PortAttributes { extended })
@@ -171,7 +196,7 @@ impl Context {
     ///
     /// There is no such port or index.
     pub fn query_gid(&self, port: u8, index: u32) -> Result<Option<GidEntry>> {
-        match self.inner.uctx.query_gid_entry(port.into(), index) {
+        match self.inner.uctx().query_gid_entry(port.into(), index) {
             Ok(entry) => Ok(Some(entry.into())),
             Err(Errno(libc::ENODATA)) => Ok(None),
             Err(Errno(libc::EOPNOTSUPP)) => self.gid_of_sysfs(port, index),
@@ -194,7 +219,7 @@ impl Context {
         }
         let room: u32 = ports.iter().map(|&(_, len)| len).sum();
         let mut entries = vec![types::GidEntry::default(); room as usize];
-        match self.inner.uctx.query_gid_table(&mut entries) {
+        match self.inner.uctx().query_gid_table(&mut entries) {
             Ok(count) => Ok(entries[..count].iter().map(|&entry| entry.into()).collect()),
             Err(Errno(libc::EOPNOTSUPP)) => {
                 let mut table = Vec::new();
@@ -337,9 +362,26 @@ pub(super) fn event_file(kernel: &KernelRef, fd: OwnedFd) -> UverbsFd {
     UverbsFd::owned(kernel.clone(), fd.into_raw_fd())
 }
 
-fn family(device: &Device) -> Option<(Family, DriverId)> {
+/// Opens an mlx5 device as the environment says.
+fn open_mlx5(uctx: Uctx, action: impl Fn() -> String) -> Result<Opened> {
+    let opened =
+        Mlx5Context::open(uctx, Environment::of_process()).map_err(|error| match error {
+            OpenError::Kernel(errno) => advice::open(action(), errno),
+            other => Error::refused(action(), other.to_string()),
+        })?;
+    if opened.context.limits().cqe_version == CqeVersion::V0 {
+        return Err(Error::refused(
+            action(),
+            "completions of this device carry no user index (it is older than ConnectX-4); use the plug-in",
+        ));
+    }
+    Ok(opened)
+}
+
+fn driver(device: &Device) -> Option<DriverId> {
     match device.driver {
-        Driver::Rxe => Some((Family::Rxe, DriverId::RXE)),
+        Driver::Rxe => Some(DriverId::RXE),
+        Driver::Mlx5 => Some(DriverId::MLX5),
         _ => None,
     }
 }

@@ -9,11 +9,13 @@ use std::os::fd::AsRawFd;
 
 use super::advice;
 use super::channel::{ChannelInner, CompletionChannel};
-use super::completion::Completion;
+use super::completion::{self, Completion};
 use super::context::{Context, ContextInner, Family};
 use super::id::ObjectId;
+use super::mlx5::{Mlx5Cq, Mlx5Poller};
 use crate::control::kernel::CreateCq;
-use crate::data::rxe;
+use crate::control::mlx5::cq::CqRequest;
+use crate::data::{mlx5, rxe};
 use crate::error::{Error, Result};
 use crate::sys::mapping::SharedMapping;
 
@@ -30,20 +32,44 @@ pub(super) struct CqInner {
     pub(super) context: Arc<ContextInner>,
     pub(super) handle: handle::Cq,
     pub(super) id: ObjectId,
-    _channel: Option<Arc<ChannelInner>>,
+    pub(super) kernel: Kernel,
+    channel: Option<Arc<ChannelInner>>,
+}
+
+/// The kernel's queue.
+#[derive(Debug)]
+pub(super) enum Kernel {
+    Rxe,
+    Mlx5(Mlx5Cq),
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each queue, and no second load to find it"
+)]
 enum Data {
     Rxe(rxe::CompletionQueue),
+    Mlx5(Mlx5Poller),
 }
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        if self.context.is_ours() {
-            // A destructor has nobody to tell. How many events were delivered does not matter: they name
-            // the queue by a number that is not used again.
-            let _ = self.context.uctx.destroy_cq(self.handle);
+        if let Some(channel) = &self.channel {
+            channel.forget(self.id);
+        }
+        // mlx5's object does it itself. A destructor has nobody to tell. How many events were delivered
+        // does not matter: they name the queue by a number that is not used again.
+        if matches!(self.kernel, Kernel::Rxe) && self.context.is_ours() {
+            let _ = self.context.uctx().destroy_cq(self.handle);
+        }
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        if let Kernel::Mlx5(kernel) = &self.inner.kernel {
+            kernel.nobody_polls();
         }
     }
 }
@@ -58,35 +84,62 @@ impl CompletionQueue {
         let context = Arc::clone(&context.inner);
         let action = || format!("make a completion queue of {entries} entries");
         let id = ObjectId::next();
+        let comp_channel = channel.map(AsRawFd::as_raw_fd);
+        let async_event = Some(context.events_fd());
+        let channel = channel.map(|channel| Arc::clone(&channel.inner));
+        if let Family::Mlx5(mlx5) = &context.family {
+            let request = CqRequest {
+                cqe: entries,
+                user_handle: id.0,
+                comp_channel,
+                comp_vector,
+                async_event,
+                ..CqRequest::default()
+            };
+            let (object, queue) = mlx5
+                .create_cq(&request)
+                .map_err(|errno| advice::create(action(), errno))?;
+            if let Some(channel) = &channel {
+                channel.count_events(id, queue.event_count());
+            }
+            let inner = CqInner {
+                handle: object.handle(),
+                id,
+                kernel: Kernel::Mlx5(Mlx5Cq::new(object)),
+                channel,
+                context,
+            };
+            return Ok(Self {
+                inner: Arc::new(inner),
+                entries: queue.entries() - 1,
+                data: Data::Mlx5(Mlx5Poller::new(queue)),
+            });
+        }
         let attr = CreateCq {
             cqe: entries,
             user_handle: id.0,
-            comp_channel: channel.map(AsRawFd::as_raw_fd),
+            comp_channel,
             comp_vector,
-            async_event: Some(context.events_fd()),
+            async_event,
             ..CreateCq::default()
         };
         let created = context
-            .uctx
+            .uctx()
             .create_cq::<udata::CreateCqResp>(&attr)
             .map_err(|errno| advice::create(action(), errno))?;
         // From here on, an early return destroys the kernel's queue.
-        let channel = channel.map(|channel| Arc::clone(&channel.inner));
         let inner = CqInner {
             context,
             handle: created.handle,
             id,
-            _channel: channel,
+            kernel: Kernel::Rxe,
+            channel,
         };
-        let data = match inner.context.family {
-            Family::Rxe => {
-                let mapping = map(&inner.context, &created.udata.mi, action)?;
-                Data::Rxe(rxe::CompletionQueue::new(mapping).map_err(|bad| unusable(action, bad))?)
-            }
-        };
+        let mapping = map(&inner.context, &created.udata.mi, action)?;
+        let queue = rxe::CompletionQueue::new(mapping).map_err(|bad| unusable(action, bad))?;
         Ok(Self {
             inner: Arc::new(inner),
-            data,
+            data: Data::Rxe(queue),
             entries: created.cqe,
         })
     }
@@ -105,12 +158,33 @@ impl CompletionQueue {
     /// dropped, with one store. A forked child gets none of its parent's.
     #[inline]
     pub fn poll(&mut self) -> Completions<'_> {
+        let ours = self.inner.context.is_ours();
+        if ours
+            && let (Kernel::Mlx5(kernel), Data::Mlx5(poller)) = (&self.inner.kernel, &mut self.data)
+            && kernel.has_cleanups()
+        {
+            kernel.clean(poller);
+        }
         Completions {
-            ours: self.inner.context.is_ours(),
+            ours,
             id: self.inner.id,
             data: &mut self.data,
             taken: false,
         }
+    }
+
+    /// The queue of an mlx5 device itself, for programs that know that they have one. `None` on other
+    /// devices, and while [`poll`](Self::poll) has completions that nobody took: it takes several at once.
+    pub fn as_mlx5(&mut self) -> Option<&mut mlx5::CompletionQueue> {
+        let (Kernel::Mlx5(kernel), Data::Mlx5(poller)) = (&self.inner.kernel, &mut self.data)
+        else {
+            return None;
+        };
+        if !self.inner.context.is_ours() {
+            return None;
+        }
+        kernel.clean(poller);
+        poller.queue()
     }
 
     /// Waits for one completion by polling; gives other threads the processor meanwhile.
@@ -144,11 +218,22 @@ impl CompletionQueue {
     ///
     /// The kernel's.
     pub fn request_notify(&self, solicited_only: bool) -> Result<()> {
-        self.inner
-            .context
-            .uctx
-            .req_notify_cq(self.inner.handle, solicited_only)
-            .map_err(|errno| Error::kernel("request a completion event", errno))
+        match &self.data {
+            Data::Rxe(_) => self
+                .inner
+                .context
+                .uctx()
+                .req_notify_cq(self.inner.handle, solicited_only)
+                .map_err(|errno| Error::kernel("request a completion event", errno)),
+            Data::Mlx5(_) if !self.inner.context.is_ours() => Err(Error::refused(
+                "request a completion event",
+                "the queue belongs to the parent process",
+            )),
+            Data::Mlx5(poller) => {
+                poller.arm(solicited_only);
+                Ok(())
+            }
+        }
     }
 
     /// Changes the number of entries; completions that are there stay.
@@ -158,7 +243,7 @@ impl CompletionQueue {
     /// More completions are there than the new size holds, or more entries than the device has.
     pub fn resize(&mut self, entries: u32) -> Result<()> {
         let action = || format!("resize a completion queue to {entries} entries");
-        let uctx = &self.inner.context.uctx;
+        let uctx = self.inner.context.uctx();
         match &mut self.data {
             Data::Rxe(queue) => {
                 let resized = uctx
@@ -169,6 +254,14 @@ impl CompletionQueue {
                     .replace(mapping)
                     .map_err(|bad| unusable(action, bad))?;
                 self.entries = resized.cqe;
+            }
+            Data::Mlx5(poller) => {
+                let Kernel::Mlx5(kernel) = &self.inner.kernel else {
+                    return Ok(());
+                };
+                self.entries = kernel
+                    .resize(poller, entries)
+                    .map_err(|errno| advice::create(action(), errno))?;
             }
         }
         Ok(())
@@ -200,9 +293,13 @@ impl Iterator for Completions<'_> {
                 self.taken = true;
                 Some(Completion {
                     queue: self.id,
-                    cqe,
+                    data: completion::Data::Rxe(cqe),
                 })
             }
+            Data::Mlx5(poller) => Some(Completion {
+                queue: self.id,
+                data: completion::Data::Mlx5(poller.next()?),
+            }),
         }
     }
 }
@@ -213,6 +310,8 @@ impl Drop for Completions<'_> {
         if self.taken {
             match self.data {
                 Data::Rxe(queue) => queue.publish(),
+                // the device was told when they were taken out of the queue
+                Data::Mlx5(_) => {}
             }
         }
     }
@@ -230,7 +329,7 @@ pub(super) fn map(
             "the kernel did not say where the queue is",
         ));
     }
-    SharedMapping::map(context.uctx.fd(), info.size as usize, info.offset)
+    SharedMapping::map(context.uctx().fd(), info.size as usize, info.offset)
         .map_err(|errno| Error::kernel(action(), errno))
 }
 

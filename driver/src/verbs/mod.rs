@@ -12,6 +12,7 @@ mod discovery;
 mod event;
 mod gid;
 mod id;
+mod mlx5;
 mod mr;
 mod mw;
 mod pd;
@@ -36,8 +37,8 @@ pub use mw::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use post::PostError;
 pub use qp::{
-    Connected, Endpoint, Peer, QpAttributes, QueuePair, QueuePairBuilder, Rc, RecvHalf, SendBatch,
-    SendHalf, Service, Timing, Uc, Ud, WorkRequest,
+    Connected, Endpoint, Mlx5Queues, Peer, QpAttributes, QueuePair, QueuePairBuilder, Rc, RecvHalf,
+    SendBatch, SendHalf, Service, Timing, Uc, Ud, WorkRequest,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueAttributes};
 pub use token::Token;

@@ -51,7 +51,7 @@ impl Drop for MrInner {
             std::mem::forget(self.memory.take());
             return;
         }
-        let failed = self.pd.context.uctx.dereg_mr(self.keys.handle).is_err();
+        let failed = self.pd.context.uctx().dereg_mr(self.keys.handle).is_err();
         if failed {
             // The device may still write there, so the pages stay.
             std::mem::forget(self.memory.take());
@@ -98,7 +98,7 @@ impl MemoryRegion {
             access,
         };
         // SAFETY: the caller vouches for the memory.
-        let keys = unsafe { pd.context.uctx.reg_mr(&mr) }
+        let keys = unsafe { pd.context.uctx().reg_mr(&mr) }
             .map_err(|errno| advice::register(format!("register {len} bytes"), errno))?;
         let start = NonNull::new(start);
         let inner = MrInner {
@@ -130,7 +130,7 @@ impl MemoryRegion {
             fd: dmabuf.fd.as_raw_fd(),
             access,
         };
-        let keys = pd.context.uctx.reg_dmabuf_mr(&mr).map_err(|errno| {
+        let keys = pd.context.uctx().reg_dmabuf_mr(&mr).map_err(|errno| {
             advice::register(format!("register {len} bytes of a dma-buf"), errno)
         })?;
         let iova = dmabuf.iova;
@@ -283,7 +283,7 @@ impl MemoryRegion {
             inner
                 .pd
                 .context
-                .uctx
+                .uctx()
                 .rereg_mr(inner.keys.handle, flags, &mr)
         }
         .map_err(|errno| advice::register(action(), errno))?;
@@ -309,7 +309,7 @@ impl MemoryRegion {
         let Sge { addr, length, lkey } = self.sge(range);
         let pd = &self.inner.pd;
         pd.context
-            .uctx
+            .uctx()
             .advise_mr(
                 pd.handle,
                 advice,

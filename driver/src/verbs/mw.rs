@@ -22,7 +22,7 @@ impl MemoryWindow {
         let pd = Arc::clone(&pd.inner);
         let keys = pd
             .context
-            .uctx
+            .uctx()
             .alloc_mw(pd.handle, mw_type)
             .map_err(|errno| Error::kernel("make a memory window", errno))?;
         Ok(Self {
@@ -58,7 +58,7 @@ impl Drop for MemoryWindow {
     fn drop(&mut self) {
         if self.pd.context.is_ours() {
             // A destructor has nobody to tell.
-            let _ = self.pd.context.uctx.dealloc_mw(self.handle);
+            let _ = self.pd.context.uctx().dealloc_mw(self.handle);
         }
     }
 }

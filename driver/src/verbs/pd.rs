@@ -30,7 +30,7 @@ impl Drop for PdInner {
     fn drop(&mut self) {
         if self.context.is_ours() {
             // Its objects hold it, so it is not in use any more; nobody is left to tell.
-            let _ = self.context.uctx.dealloc_pd(self.handle);
+            let _ = self.context.uctx().dealloc_pd(self.handle);
         }
     }
 }
@@ -39,7 +39,7 @@ impl ProtectionDomain {
     pub(super) fn new(context: &Context) -> Result<Self> {
         let context = Arc::clone(&context.inner);
         let (handle, ()) = context
-            .uctx
+            .uctx()
             .alloc_pd()
             .map_err(|errno| Error::kernel("make a protection domain", errno))?;
         Ok(Self {

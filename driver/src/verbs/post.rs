@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::data::rxe;
+use crate::data::{mlx5, rxe};
 use crate::error::Error;
 use crate::sys::Errno;
 
@@ -12,6 +12,8 @@ use crate::sys::Errno;
 pub enum PostError {
     /// A work request is not valid, or the queue has no room. Nothing of the batch is posted.
     Refused(rxe::PostError),
+    /// The same on mlx5.
+    RefusedByMlx5(mlx5::PostError),
     /// The kernel did not take the doorbell. The batch is in the queue; the next one announces it too.
     Doorbell(Errno),
     /// This process is a forked child of the one that the queue belongs to.
@@ -21,7 +23,11 @@ pub enum PostError {
 impl PostError {
     /// Whether polling completions makes room for it.
     pub fn is_queue_full(self) -> bool {
-        self == Self::Refused(rxe::PostError::QueueFull)
+        matches!(
+            self,
+            Self::Refused(rxe::PostError::QueueFull)
+                | Self::RefusedByMlx5(mlx5::PostError::QueueFull)
+        )
     }
 }
 
@@ -29,6 +35,7 @@ impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(reason) => reason.fmt(f),
+            Self::RefusedByMlx5(reason) => reason.fmt(f),
             Self::Doorbell(errno) => write!(f, "the doorbell failed: {errno}"),
             Self::ForkedChild => f.write_str(
                 "the queue belongs to the parent process; open the device again after fork",
@@ -42,6 +49,12 @@ impl std::error::Error for PostError {}
 impl From<rxe::PostError> for PostError {
     fn from(reason: rxe::PostError) -> Self {
         Self::Refused(reason)
+    }
+}
+
+impl From<mlx5::PostError> for PostError {
+    fn from(reason: mlx5::PostError) -> Self {
+        Self::RefusedByMlx5(reason)
     }
 }
 

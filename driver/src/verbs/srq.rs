@@ -17,7 +17,8 @@ use super::pd::{PdInner, ProtectionDomain};
 use super::post::PostError;
 use super::token::{Token, Tokens};
 use crate::control::kernel::CreateSrq;
-use crate::data::rxe;
+use crate::control::mlx5::srq::{SrqObject, SrqRequest};
+use crate::data::{mlx5, rxe};
 use crate::error::{Error, Result};
 
 /// A receive queue that several queue pairs take from.
@@ -34,11 +35,30 @@ pub(super) struct SrqInner {
     pd: Arc<PdInner>,
     pub(super) handle: handle::Srq,
     id: ObjectId,
+    kernel: Kernel,
+}
+
+/// The kernel's queue.
+#[derive(Debug)]
+enum Kernel {
+    Rxe,
+    Mlx5(SrqObject),
+}
+
+impl SrqInner {
+    /// What pollers know of an mlx5 queue.
+    pub(super) fn mlx5(&self) -> Option<&Arc<mlx5::SrqShared>> {
+        match &self.kernel {
+            Kernel::Rxe => None,
+            Kernel::Mlx5(object) => Some(object.queue().shared()),
+        }
+    }
 }
 
 #[derive(Debug)]
 enum Data {
     Rxe(rxe::RecvQueue),
+    Mlx5(mlx5::SharedReceiveQueue),
 }
 
 /// Size and limit of a shared receive queue.
@@ -54,9 +74,9 @@ pub struct SharedReceiveQueueAttributes {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        if self.pd.context.is_ours() {
-            // As for completion queues: nobody to tell, nothing to wait for.
-            let _ = self.pd.context.uctx.destroy_srq(self.handle);
+        // mlx5's object does it itself. As for completion queues: nobody to tell, nothing to wait for.
+        if matches!(self.kernel, Kernel::Rxe) && self.pd.context.is_ours() {
+            let _ = self.pd.context.uctx().destroy_srq(self.handle);
         }
     }
 }
@@ -74,6 +94,33 @@ impl SharedReceiveQueue {
         let action = || format!("make a shared receive queue of {max_wr} receives");
         let pd = Arc::clone(&pd.inner);
         let id = ObjectId::next();
+        if let Family::Mlx5(context) = &pd.context.family {
+            let request = SrqRequest {
+                pd: pd.handle,
+                user_handle: id.0,
+                max_wr,
+                max_sge,
+                srq_limit: limit,
+                async_event: Some(pd.context.events_fd()),
+                ..SrqRequest::default()
+            };
+            let (object, queue) = context
+                .create_srq(&request)
+                .map_err(|errno| advice::create(action(), errno))?;
+            let max_wr = object.max_wr();
+            let inner = SrqInner {
+                handle: object.handle(),
+                id,
+                kernel: Kernel::Mlx5(object),
+                pd,
+            };
+            return Ok(Self {
+                inner: Arc::new(inner),
+                data: Data::Mlx5(queue),
+                tokens: Tokens::new(max_wr),
+                max_wr,
+            });
+        }
         let attr = CreateSrq {
             pd: pd.handle,
             user_handle: id.0,
@@ -85,7 +132,7 @@ impl SharedReceiveQueue {
         };
         let created = pd
             .context
-            .uctx
+            .uctx()
             .create_srq::<udata::CreateSrqResp>(&attr)
             .map_err(|errno| advice::create(action(), errno))?;
         // From here on, an early return destroys the kernel's queue.
@@ -93,19 +140,15 @@ impl SharedReceiveQueue {
             pd,
             handle: created.handle,
             id,
+            kernel: Kernel::Rxe,
         };
-        let data = match inner.pd.context.family {
-            Family::Rxe => {
-                let mapping = map(&inner.pd.context, &created.udata.mi, action)?;
-                let queue = rxe::RecvQueue::new(mapping, created.max_sge, true);
-                Data::Rxe(queue.map_err(|bad| unusable(action, bad))?)
-            }
-        };
-        let Data::Rxe(queue) = &data;
+        let mapping = map(&inner.pd.context, &created.udata.mi, action)?;
+        let queue = rxe::RecvQueue::new(mapping, created.max_sge, true)
+            .map_err(|bad| unusable(action, bad))?;
         let tokens = Tokens::new(queue.capacity());
         Ok(Self {
             inner: Arc::new(inner),
-            data,
+            data: Data::Rxe(queue),
             tokens,
             max_wr: created.max_wr,
         })
@@ -161,6 +204,10 @@ impl SharedReceiveQueue {
         }
         match &mut self.data {
             Data::Rxe(queue) => Ok(queue.post(wr_id, sges)?),
+            Data::Mlx5(queue) => match queue.post([(wr_id, sges)]) {
+                Ok(_) => Ok(()),
+                Err(refused) => Err(refused.error.into()),
+            },
         }
     }
 
@@ -176,9 +223,16 @@ impl SharedReceiveQueue {
                 .inner
                 .pd
                 .context
-                .uctx
+                .uctx()
                 .modify_srq_rxe(self.inner.handle, SrqAttrMask::LIMIT, 0, limit)
                 .map(drop)
+                .map_err(|errno| advice::create(action(), errno)),
+            Data::Mlx5(_) => self
+                .inner
+                .pd
+                .context
+                .uctx()
+                .modify_srq(self.inner.handle, SrqAttrMask::LIMIT, 0, limit)
                 .map_err(|errno| advice::create(action(), errno)),
         }
     }
@@ -194,7 +248,7 @@ impl SharedReceiveQueue {
         match &mut self.data {
             Data::Rxe(queue) => {
                 let info = context
-                    .uctx
+                    .uctx()
                     .modify_srq_rxe(self.inner.handle, SrqAttrMask::MAX_WR, max_wr, 0)
                     .map_err(|errno| advice::create(action(), errno))?;
                 queue
@@ -202,6 +256,12 @@ impl SharedReceiveQueue {
                     .map_err(|bad| unusable(action, bad))?;
                 self.tokens.grow(queue.capacity());
                 self.max_wr = queue.capacity();
+            }
+            Data::Mlx5(_) => {
+                return Err(Error::refused(
+                    action(),
+                    "this device cannot change the size of a shared receive queue",
+                ));
             }
         }
         Ok(())
@@ -217,11 +277,15 @@ impl SharedReceiveQueue {
             .inner
             .pd
             .context
-            .uctx
+            .uctx()
             .query_srq(self.inner.handle)
             .map_err(|errno| Error::kernel("query a shared receive queue", errno))?;
         Ok(SharedReceiveQueueAttributes {
-            max_wr: answer.max_wr,
+            max_wr: match &self.inner.kernel {
+                Kernel::Rxe => answer.max_wr,
+                // the kernel counts entries that programs do not have
+                Kernel::Mlx5(object) => object.max_wr(),
+            },
             max_sge: answer.max_sge,
             limit: answer.srq_limit,
         })

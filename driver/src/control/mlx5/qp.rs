@@ -19,7 +19,7 @@ use super::geometry::{
     self, DeviceOps, ReceiveGeometry, ReceiveRequest, SendGeometry, SendOps, SendRequest,
     Transport, WQEBB,
 };
-use super::uar::{BfregIndex, Lease, ThreadRegister};
+use super::uar::{BfregIndex, Counted, ThreadRegister};
 use super::user_index;
 use crate::control::kernel::CreateQp as KernelRequest;
 use crate::data::mlx5::{
@@ -173,7 +173,7 @@ pub struct QpObject {
     record: Option<Arc<QueueRecord>>,
     entry: Option<Entry>,
     /// Counts the use of a shared register.
-    _lease: Lease,
+    counted: Option<Counted>,
     destroyed: bool,
 }
 
@@ -395,7 +395,7 @@ impl Mlx5Context {
             answer: created.udata,
             record: None,
             entry: None,
-            _lease: Lease::none(),
+            counted: None,
             destroyed: false,
         };
         let doorbell = rings.doorbell();
@@ -409,7 +409,7 @@ impl Mlx5Context {
             object.entry = Some(entry?);
         }
         let register = lease.register(self.uars(), created.udata.bfreg_index)?;
-        object._lease = lease;
+        object.counted = lease.into_counted();
         let send = (plan.send.wqe_cnt != 0).then(|| {
             let parts = SendParts {
                 record: record.clone(),
@@ -559,7 +559,6 @@ impl QpObject {
 
     /// [`destroy`](Self::destroy), after which completions still find the queue pair, and nobody else has
     /// its number, until the object is dropped.
-    #[expect(dead_code, reason = "taken up by the API that follows")]
     pub(crate) fn destroy_in_kernel(&mut self) -> Result<u32, Errno> {
         if self.destroyed {
             return Ok(0);

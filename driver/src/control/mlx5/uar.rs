@@ -113,8 +113,21 @@ pub enum BfregIndex {
 pub struct Lease {
     index: BfregIndex,
     register: Option<Register>,
+    counted: Option<Counted>,
+}
+
+/// One use of a shared register.
+#[derive(Debug)]
+pub(super) struct Counted {
+    uars: Arc<Uars>,
     /// Place in the list of shared ones.
-    counted: Option<(Arc<Uars>, usize)>,
+    place: usize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.uars.state().shared[self.place].uses -= 1;
+    }
 }
 
 /// Gives a register back when the last queue that rings there is gone.
@@ -143,15 +156,6 @@ impl Drop for Return {
 }
 
 impl Lease {
-    /// Nothing.
-    pub(super) fn none() -> Self {
-        Self {
-            index: BfregIndex::Kernel,
-            register: None,
-            counted: None,
-        }
-    }
-
     /// How to name it to the kernel.
     pub fn index(&self) -> BfregIndex {
         self.index
@@ -164,13 +168,10 @@ impl Lease {
             _ => self.register.take().ok_or(Errno(libc::EBUSY)),
         }
     }
-}
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some((uars, place)) = self.counted.take() {
-            uars.state().shared[place].uses -= 1;
-        }
+    /// What counts the use of a shared register, when the rest is used up.
+    pub(super) fn into_counted(self) -> Option<Counted> {
+        self.counted
     }
 }
 
@@ -418,7 +419,10 @@ impl Uars {
         Some(Lease {
             index: slot.index,
             register: Some(register),
-            counted: Some((self.clone(), place)),
+            counted: Some(Counted {
+                uars: self.clone(),
+                place,
+            }),
         })
     }
 

@@ -1,16 +1,17 @@
 //! Making queue pairs.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::{Arc, Mutex};
 
 use uverbs_abi::types::{QpCap, QpState};
 use uverbs_abi::udata::rxe as udata;
 
 use super::recv::{self, RecvHalf};
 use super::send::{self, SendHalf};
-use super::{QpInner, QueuePair, Service};
+use super::{Kernel, QpInner, QueuePair, Service};
 use crate::control::kernel::CreateQp;
+use crate::control::mlx5::qp::{MadeQp, QpRequest};
 use crate::data::rxe;
 use crate::error::Result;
 use crate::verbs::advice;
@@ -126,6 +127,57 @@ impl<T: Service> QueuePairBuilder<T> {
         let action = || format!("make a {:?} queue pair of {cap:?}", T::QP_TYPE);
         let id = ObjectId::next();
         let context = Arc::clone(&pd.context);
+        if let Family::Mlx5(mlx5) = &context.family {
+            let request = QpRequest {
+                pd: pd.handle,
+                send_cq: send_cq.handle,
+                recv_cq: recv_cq.handle,
+                srq: srq
+                    .as_ref()
+                    .and_then(|srq| Some((srq.handle, Arc::clone(srq.mlx5()?)))),
+                user_handle: id.0,
+                cap,
+                sq_sig_all: signal_all,
+                async_event: Some(context.events_fd()),
+                ..QpRequest::new(T::MLX5)
+            };
+            let MadeQp {
+                object,
+                send,
+                receive,
+            } = mlx5
+                .create_qp(&request)
+                .map_err(|errno| advice::create(action(), errno))?;
+            let cap = *object.cap();
+            let shared = Arc::new(QpInner {
+                pd,
+                send_cq,
+                recv_cq,
+                srq,
+                handle: object.handle(),
+                qp_num: object.number(),
+                kernel: Kernel::Mlx5 {
+                    object: Mutex::new(Some(object)),
+                    unclean: Arc::default(),
+                },
+                id,
+                cap,
+                state: AtomicU8::new(QpState::RESET.0),
+                resets: AtomicU32::new(0),
+                changes: AtomicU32::new(0),
+            });
+            let send = send::Data::Mlx5 { sq: send, seen: 0 };
+            let recv = recv::Data::Mlx5(receive, 0);
+            return Ok(QueuePair {
+                send: SendHalf::new(
+                    Arc::clone(&shared),
+                    send,
+                    Tokens::new(cap.max_send_wr),
+                    signal_all,
+                ),
+                recv: RecvHalf::new(shared, recv, Tokens::new(cap.max_recv_wr)),
+            });
+        }
         let attr = CreateQp {
             qp_type: T::QP_TYPE,
             pd: pd.handle,
@@ -139,7 +191,7 @@ impl<T: Service> QueuePairBuilder<T> {
             ..CreateQp::default()
         };
         let created = context
-            .uctx
+            .uctx()
             .create_qp::<udata::CreateQpResp>(&attr)
             .map_err(|errno| advice::create(action(), errno))?;
         let cap = created.cap;
@@ -148,43 +200,41 @@ impl<T: Service> QueuePairBuilder<T> {
             pd,
             send_cq,
             recv_cq,
-            _srq: srq,
+            srq,
+            kernel: Kernel::Rxe,
             handle: created.handle,
             qp_num: created.qp_num,
             id,
             cap,
             state: AtomicU8::new(QpState::RESET.0),
             resets: AtomicU32::new(0),
+            changes: AtomicU32::new(0),
         });
-        match context.family {
-            Family::Rxe => {
-                let mapping = map(&context, &created.udata.sq_mi, action)?;
-                let limits = rxe::SendLimits {
-                    max_sge: cap.max_send_sge,
-                    max_inline: cap.max_inline_data,
-                };
-                let sq = rxe::SendQueue::new(mapping, T::TRANSPORT, limits)
-                    .map_err(|bad| unusable(action, bad))?;
-                let rq = if created.udata.rq_mi.is_present() {
-                    let mapping = map(&context, &created.udata.rq_mi, action)?;
-                    let rq = rxe::RecvQueue::new(mapping, cap.max_recv_sge, false);
-                    Some(rq.map_err(|bad| unusable(action, bad))?)
-                } else {
-                    None
-                };
-                let send_tokens = Tokens::new(sq.capacity());
-                let recv_tokens = Tokens::new(rq.as_ref().map_or(0, rxe::RecvQueue::capacity));
-                let doorbell = rxe::Doorbell::new(created.handle);
-                Ok(QueuePair {
-                    send: SendHalf::new(
-                        Arc::clone(&shared),
-                        send::Data::Rxe { sq, doorbell },
-                        send_tokens,
-                        signal_all,
-                    ),
-                    recv: RecvHalf::new(shared, recv::Data::Rxe(rq), recv_tokens),
-                })
-            }
-        }
+        let mapping = map(&context, &created.udata.sq_mi, action)?;
+        let limits = rxe::SendLimits {
+            max_sge: cap.max_send_sge,
+            max_inline: cap.max_inline_data,
+        };
+        let sq = rxe::SendQueue::new(mapping, T::TRANSPORT, limits)
+            .map_err(|bad| unusable(action, bad))?;
+        let rq = if created.udata.rq_mi.is_present() {
+            let mapping = map(&context, &created.udata.rq_mi, action)?;
+            let rq = rxe::RecvQueue::new(mapping, cap.max_recv_sge, false);
+            Some(rq.map_err(|bad| unusable(action, bad))?)
+        } else {
+            None
+        };
+        let send_tokens = Tokens::new(sq.capacity());
+        let recv_tokens = Tokens::new(rq.as_ref().map_or(0, rxe::RecvQueue::capacity));
+        let doorbell = rxe::Doorbell::new(created.handle);
+        Ok(QueuePair {
+            send: SendHalf::new(
+                Arc::clone(&shared),
+                send::Data::Rxe { sq, doorbell },
+                send_tokens,
+                signal_all,
+            ),
+            recv: RecvHalf::new(shared, recv::Data::Rxe(rq), recv_tokens),
+        })
     }
 }

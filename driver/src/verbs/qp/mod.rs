@@ -8,21 +8,25 @@ mod service;
 mod state;
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use uverbs_abi::handle;
 use uverbs_abi::types::{QpAttrMask, QpCap, QpState};
-use uverbs_abi::write::qp::QueryQpResp;
+use uverbs_abi::write::qp::{ExModifyQp, ModifyQp, QueryQpResp};
 
 use super::completion::Completion;
-use super::cq::CqInner;
+use super::cq::{self, CqInner};
 use super::gid::Gid;
 use super::id::ObjectId;
+use super::mlx5::{Cleanup, Done};
 use super::mr::RegionSlice;
 use super::pd::PdInner;
 use super::srq::SrqInner;
+use crate::control::mlx5::qp::QpObject;
+use crate::data::mlx5;
 use crate::error::{Error, Result};
+use crate::sys::Errno;
 
 pub use attributes::{Endpoint, Peer, QpAttributes, Timing};
 pub use build::QueuePairBuilder;
@@ -52,7 +56,8 @@ struct QpInner {
     pd: Arc<PdInner>,
     send_cq: Arc<CqInner>,
     recv_cq: Arc<CqInner>,
-    _srq: Option<Arc<SrqInner>>,
+    srq: Option<Arc<SrqInner>>,
+    kernel: Kernel,
     handle: handle::Qp,
     qp_num: u32,
     id: ObjectId,
@@ -61,13 +66,41 @@ struct QpInner {
     state: AtomicU8,
     /// How often it was reset, upon which the halves take up the kernel's indices.
     resets: AtomicU32,
+    /// How often its state was changed, upon which halves on mlx5 look at it.
+    changes: AtomicU32,
+}
+
+/// The kernel's queue pair.
+#[derive(Debug)]
+enum Kernel {
+    Rxe,
+    Mlx5 {
+        /// `None` only while it is dropped.
+        object: Mutex<Option<QpObject>>,
+        /// Resets after which pollers have still to clean.
+        unclean: Arc<AtomicU32>,
+    },
 }
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        if self.pd.context.is_ours() {
-            // As for completion queues: nobody to tell, nothing to wait for.
-            let _ = self.pd.context.uctx.destroy_qp(self.handle);
+        if !self.pd.context.is_ours() {
+            return;
+        }
+        // As for completion queues: nobody to tell, nothing to wait for.
+        match &self.kernel {
+            Kernel::Rxe => {
+                let _ = self.pd.context.uctx().destroy_qp(self.handle);
+            }
+            Kernel::Mlx5 { object, .. } => {
+                let object = object.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(mut object) = object
+                    && object.destroy_in_kernel().is_ok()
+                    && let Some(key) = object.key()
+                {
+                    self.clean_later(key, Done::Gone(object));
+                }
+            }
         }
     }
 }
@@ -76,6 +109,67 @@ impl QpInner {
     #[inline]
     fn state(&self) -> QpState {
         QpState(self.state.load(Ordering::Acquire))
+    }
+
+    /// Lets the pollers clean completions of an mlx5 queue pair.
+    fn clean_later(&self, key: u32, done: Done) {
+        let srq = self.srq.as_ref().and_then(|srq| srq.mlx5()).cloned();
+        let mut cleanup = Cleanup {
+            key,
+            qp_num: self.qp_num,
+            srq,
+            _done: Arc::new(done),
+        };
+        if let cq::Kernel::Mlx5(queue) = &self.recv_cq.kernel {
+            queue.clean_later(cleanup.clone());
+        }
+        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq)
+            && let cq::Kernel::Mlx5(queue) = &self.send_cq.kernel
+        {
+            cleanup.srq = None;
+            queue.clean_later(cleanup);
+        }
+    }
+
+    /// Changes attributes in the kernel.
+    fn modify(&self, modify: &ModifyQp) -> std::result::Result<(), Errno> {
+        match &self.kernel {
+            Kernel::Rxe => self.pd.context.uctx().modify_qp(modify),
+            Kernel::Mlx5 { object, unclean } => {
+                let mut object = object.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(object) = &mut *object else {
+                    return Err(Errno(libc::EINVAL));
+                };
+                let change = object.modify(&ExModifyQp {
+                    base: *modify,
+                    ..ExModifyQp::default()
+                })?;
+                if change.resets()
+                    && let Some(key) = object.key()
+                {
+                    unclean.fetch_add(1, Ordering::AcqRel);
+                    self.clean_later(key, Done::StartedOver(Arc::clone(unclean)));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes the state that the queue pair is in now, for the halves.
+    fn note_state(&self, state: QpState) {
+        if state == QpState::RESET {
+            self.resets.fetch_add(1, Ordering::AcqRel);
+        }
+        self.state.store(state.0, Ordering::Release);
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether the pollers have cleaned what was before the last reset.
+    fn is_clean(&self) -> bool {
+        match &self.kernel {
+            Kernel::Rxe => true,
+            Kernel::Mlx5 { unclean, .. } => unclean.load(Ordering::Acquire) == 0,
+        }
     }
 }
 
@@ -110,11 +204,23 @@ impl<T: Service> QueuePair<T> {
         let answer = shared
             .pd
             .context
-            .uctx
+            .uctx()
             .query_qp(shared.handle, QpAttrMask::STATE)
             .map_err(|errno| Error::kernel("query a queue pair", errno))?;
-        shared.state.store(answer.qp_state.0, Ordering::Release);
+        if answer.qp_state != shared.state() {
+            shared.note_state(answer.qp_state);
+        }
         Ok(answer)
+    }
+
+    /// The queues of an mlx5 device themselves, for programs that know that they have one: no operation
+    /// goes through the choice of a device family. `None` on other devices.
+    pub fn as_mlx5(&mut self) -> Option<Mlx5Queues<'_>> {
+        Some(Mlx5Queues {
+            send: self.send.mlx5(),
+            recv: self.recv.mlx5(),
+        })
+        .filter(|queues| queues.send.is_some() || queues.recv.is_some())
     }
 
     /// The half that sends.
@@ -179,7 +285,7 @@ impl QueuePair<Ud> {
         shared
             .pd
             .context
-            .uctx
+            .uctx()
             .attach_mcast(shared.handle, gid.0, lid)
             .map_err(|errno| Error::kernel(format!("join the multicast group {gid}"), errno))
     }
@@ -194,10 +300,20 @@ impl QueuePair<Ud> {
         shared
             .pd
             .context
-            .uctx
+            .uctx()
             .detach_mcast(shared.handle, gid.0, lid)
             .map_err(|errno| Error::kernel(format!("leave the multicast group {gid}"), errno))
     }
+}
+
+/// Queues of an mlx5 queue pair. Who posts to them has read their documentation; safely posted requests
+/// and these share the queue's numbers, so [`Token`](crate::Token)s should not be mixed with own ones.
+#[derive(Debug)]
+pub struct Mlx5Queues<'q> {
+    /// Sends.
+    pub send: Option<&'q mut mlx5::SendQueue>,
+    /// Receives; none with a shared receive queue.
+    pub recv: Option<&'q mut mlx5::RecvQueue>,
 }
 
 /// The marker of a service type in halves; neither half holds a value of it.

@@ -8,7 +8,7 @@ use uverbs_abi::types::QpState;
 use wqe_format::rxe::Sge;
 
 use super::{Marker, QpInner, Service};
-use crate::data::rxe;
+use crate::data::{mlx5, rxe};
 use crate::verbs::completion::Completion;
 use crate::verbs::mr::RegionSlice;
 use crate::verbs::post::PostError;
@@ -28,6 +28,8 @@ pub struct RecvHalf<T> {
 pub(super) enum Data {
     /// `None`: receives come from a shared queue.
     Rxe(Option<rxe::RecvQueue>),
+    /// The same, and how often the state had changed when it was looked at.
+    Mlx5(Option<mlx5::RecvQueue>, u32),
 }
 
 impl<T: Service> RecvHalf<T> {
@@ -92,6 +94,44 @@ impl<T: Service> RecvHalf<T> {
                 queue.set_accepting(self.shared.state() != QpState::RESET);
                 Ok(queue.post(wr_id, sges)?)
             }
+            Data::Mlx5(None, _) => Err(mlx5::PostError::QueueFull.into()),
+            Data::Mlx5(Some(queue), seen) => {
+                if *seen != self.shared.changes.load(Ordering::Acquire) {
+                    take_up(&self.shared, queue, seen, &mut self.resets);
+                }
+                match queue.post([(wr_id, sges)]) {
+                    Ok(_) => Ok(()),
+                    Err(refused) => Err(refused.error.into()),
+                }
+            }
         }
     }
+
+    /// The queue itself, in its present state.
+    pub(super) fn mlx5(&mut self) -> Option<&mut mlx5::RecvQueue> {
+        match &mut self.data {
+            Data::Mlx5(Some(queue), seen) => {
+                take_up(&self.shared, queue, seen, &mut self.resets);
+                Some(queue)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Tells a queue what became of its queue pair.
+#[cold]
+fn take_up(shared: &QpInner, queue: &mut mlx5::RecvQueue, seen: &mut u32, resets: &mut u32) {
+    let changes = shared.changes.load(Ordering::Acquire);
+    if !shared.is_clean() {
+        queue.set_accepting(false);
+        return;
+    }
+    let now = shared.resets.load(Ordering::Acquire);
+    if *resets != now {
+        *resets = now;
+        queue.reset();
+    }
+    queue.set_accepting(shared.state() != QpState::RESET);
+    *seen = changes;
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uverbs_abi::types::QpState;
-use wqe_format::rxe::{BindMw, Datagram, Flush, Operation, SendFlags, Sge};
+use wqe_format::rxe::{BindMw, Flush, Operation, SendFlags, Sge};
 use zerocopy::byteorder::big_endian::U32;
 
 use super::{Connected, Marker, QpInner, Rc, Service, Ud};
-use crate::data::rxe;
+use crate::data::{mlx5, rxe};
 use crate::sys::fd::UverbsFd;
-use crate::verbs::address::Destination;
+use crate::verbs::address::{Destination, To};
 use crate::verbs::completion::Completion;
 use crate::verbs::mr::{RegionSlice, RemoteMemory};
 use crate::verbs::post::PostError;
@@ -33,6 +33,12 @@ pub(super) enum Data {
     Rxe {
         sq: rxe::SendQueue,
         doorbell: rxe::Doorbell,
+    },
+    Mlx5 {
+        /// `None`: the queue pair does not send.
+        sq: Option<mlx5::SendQueue>,
+        /// How often the state had changed when it was looked at.
+        seen: u32,
     },
 }
 
@@ -58,7 +64,7 @@ impl<T: Service> SendHalf<T> {
             QpState::RTS | QpState::SQD | QpState::SQE | QpState::ERR
         );
         let resets = self.shared.resets.load(Ordering::Acquire);
-        let fd = self.shared.pd.context.uctx.fd();
+        let fd = self.shared.pd.context.uctx().fd();
         // The family is matched here, once for the batch.
         let core = match &mut self.data {
             Data::Rxe { sq, doorbell } => {
@@ -76,6 +82,14 @@ impl<T: Service> SendHalf<T> {
                     draft,
                 })
             }
+            Data::Mlx5 { sq: None, .. } => Core::Nothing,
+            Data::Mlx5 { sq: Some(sq), seen } => {
+                if ours && *seen != self.shared.changes.load(Ordering::Acquire) {
+                    take_up(&self.shared, sq, seen, &mut self.resets);
+                }
+                let draft = sq.begin();
+                Core::Mlx5 { sq, draft }
+            }
         };
         SendBatch {
             core,
@@ -92,6 +106,17 @@ impl<T: Service> SendHalf<T> {
             self.tokens.reclaim(completion.wr_id())
         } else {
             None
+        }
+    }
+
+    /// The queue itself, in its present state.
+    pub(super) fn mlx5(&mut self) -> Option<&mut mlx5::SendQueue> {
+        match &mut self.data {
+            Data::Mlx5 { sq: Some(sq), seen } => {
+                take_up(&self.shared, sq, seen, &mut self.resets);
+                Some(sq)
+            }
+            _ => None,
         }
     }
 
@@ -181,6 +206,32 @@ pub struct SendBatch<'q, T> {
 #[derive(Debug)]
 enum Core<'q> {
     Rxe(RxeBatch<'q>),
+    Mlx5 {
+        sq: &'q mut mlx5::SendQueue,
+        draft: mlx5::Draft,
+    },
+    /// There is no send queue.
+    Nothing,
+}
+
+/// Tells a queue what became of its queue pair.
+#[cold]
+fn take_up(shared: &QpInner, sq: &mut mlx5::SendQueue, seen: &mut u32, resets: &mut u32) {
+    let changes = shared.changes.load(Ordering::Acquire);
+    if !shared.is_clean() {
+        sq.set_accepting(false);
+        return;
+    }
+    let now = shared.resets.load(Ordering::Acquire);
+    if *resets != now {
+        *resets = now;
+        sq.reset();
+    }
+    sq.set_accepting(matches!(
+        shared.state(),
+        QpState::RTS | QpState::SQD | QpState::SQE | QpState::ERR
+    ));
+    *seen = changes;
 }
 
 #[derive(Debug)]
@@ -218,6 +269,11 @@ impl<'q, T: Service> SendBatch<'q, T> {
                 }
                 Ok(())
             }
+            Core::Mlx5 { sq, mut draft } => {
+                sq.commit(&mut draft)?;
+                Ok(())
+            }
+            Core::Nothing => Err(mlx5::PostError::QueueFull.into()),
         }
     }
 
@@ -226,7 +282,7 @@ impl<'q, T: Service> SendBatch<'q, T> {
         &'b mut self,
         wr_id: u64,
         operation: Operation,
-        to: Option<Datagram>,
+        to: Option<To>,
     ) -> WorkRequest<'b, 'q, T> {
         WorkRequest {
             batch: self,
@@ -374,7 +430,7 @@ impl<'q> SendBatch<'q, Ud> {
     /// A datagram.
     #[inline]
     pub fn send(&mut self, wr_id: u64, to: &Destination<'_>) -> WorkRequest<'_, 'q, Ud> {
-        self.begin(wr_id, Operation::Send, Some(to.datagram))
+        self.begin(wr_id, Operation::Send, Some(to.to))
     }
 
     /// A datagram with immediate data.
@@ -386,7 +442,7 @@ impl<'q> SendBatch<'q, Ud> {
         imm: u32,
     ) -> WorkRequest<'_, 'q, Ud> {
         let operation = Operation::SendWithImm { imm: U32::new(imm) };
-        self.begin(wr_id, operation, Some(to.datagram))
+        self.begin(wr_id, operation, Some(to.to))
     }
 }
 
@@ -398,7 +454,7 @@ pub struct WorkRequest<'b, 'q, T> {
     batch: &'b mut SendBatch<'q, T>,
     wr_id: u64,
     operation: Operation,
-    to: Option<Datagram>,
+    to: Option<To>,
     flags: SendFlags,
 }
 
@@ -430,7 +486,7 @@ impl<T: Service> WorkRequest<'_, '_, T> {
     /// Its payload is in registered memory.
     #[inline]
     pub fn sges(self, sges: &[Sge]) {
-        self.finish(|sq, draft| sq.set_sges(draft, sges));
+        self.finish(Payload::Sges(sges));
     }
 
     /// It has no payload.
@@ -442,42 +498,178 @@ impl<T: Service> WorkRequest<'_, '_, T> {
     /// Its payload is copied into the queue now.
     #[inline]
     pub fn inline(self, bytes: &[u8]) {
-        let piece = rxe::InlinePiece {
-            addr: bytes.as_ptr(),
-            len: bytes.len(),
-        };
-        self.finish(|sq, draft| {
-            // SAFETY: the piece is a slice, which is readable.
-            unsafe { sq.set_inline(draft, std::iter::once(piece)) }
-        });
+        self.finish(Payload::Inline(bytes));
     }
 
     /// The value of an atomic write.
     #[inline]
     pub fn atomic_value(self, value: [u8; 8]) {
-        self.finish(|sq, draft| sq.set_atomic_value(draft, value));
+        self.finish(Payload::AtomicValue(value));
     }
 
-    #[inline]
-    fn finish<F>(self, payload: F)
-    where
-        F: FnOnce(&rxe::SendQueue, &mut rxe::Draft) -> Result<(), rxe::PostError>,
-    {
+    /// Errors stay in the draft, and `post` tells the first one.
+    #[inline(always)]
+    fn finish(self, payload: Payload<'_>) {
         if !self.batch.ours {
             // `post` says so; the queue's memory does not exist in a forked child.
             return;
         }
-        let Core::Rxe(RxeBatch { sq, draft, .. }) = &mut self.batch.core;
-        // Errors stay in the draft, and `post` tells the first one.
-        let opened = sq.open(
-            draft,
-            self.wr_id,
-            self.flags,
-            &self.operation,
-            self.to.as_ref(),
-        );
-        if opened.is_ok() && payload(sq, draft).is_ok() {
-            sq.close(draft);
+        match &mut self.batch.core {
+            Core::Rxe(RxeBatch { sq, draft, .. }) => {
+                let to = match &self.to {
+                    Some(To::Rxe(to)) => Some(to),
+                    // a handle of another device; the queue misses the destination
+                    _ => None,
+                };
+                let opened = sq.open(draft, self.wr_id, self.flags, &self.operation, to);
+                if opened.is_ok() && describe_rxe(sq, draft, payload).is_ok() {
+                    sq.close(draft);
+                }
+            }
+            Core::Mlx5 { sq, draft } => {
+                let described = describe_mlx5(
+                    sq,
+                    draft,
+                    self.wr_id,
+                    self.flags,
+                    &self.operation,
+                    self.to.as_ref(),
+                    payload,
+                );
+                if described.is_ok() {
+                    sq.close(draft);
+                }
+            }
+            Core::Nothing => {}
         }
     }
+}
+
+/// What a work request carries.
+#[derive(Clone, Copy)]
+enum Payload<'a> {
+    Sges(&'a [Sge]),
+    Inline(&'a [u8]),
+    AtomicValue([u8; 8]),
+}
+
+#[inline(always)]
+fn describe_rxe(
+    sq: &rxe::SendQueue,
+    draft: &mut rxe::Draft,
+    payload: Payload<'_>,
+) -> Result<(), rxe::PostError> {
+    match payload {
+        Payload::Sges(sges) => sq.set_sges(draft, sges),
+        Payload::Inline(bytes) => {
+            let piece = rxe::InlinePiece {
+                addr: bytes.as_ptr(),
+                len: bytes.len(),
+            };
+            // SAFETY: the piece is a slice, which is readable.
+            unsafe { sq.set_inline(draft, std::iter::once(piece)) }
+        }
+        Payload::AtomicValue(value) => sq.set_atomic_value(draft, value),
+    }
+}
+
+#[inline(always)]
+fn describe_mlx5(
+    sq: &mlx5::SendQueue,
+    draft: &mut mlx5::Draft,
+    wr_id: u64,
+    flags: SendFlags,
+    operation: &Operation,
+    to: Option<&To>,
+    payload: Payload<'_>,
+) -> Result<(), mlx5::PostError> {
+    let Some(described) = mlx5_operation(operation) else {
+        draft.refuse(mlx5::PostError::Opcode);
+        return Err(mlx5::PostError::Opcode);
+    };
+    // the numbers of the flags are libibverbs' in both
+    let flags = mlx5::SendFlags(flags.0);
+    // SAFETY: of the operations above, none has headers in memory.
+    unsafe { sq.open(draft, wr_id, flags, &described) }?;
+    if let Some(To::Mlx5 { av, qpn, qkey }) = to {
+        let to = mlx5::Destination {
+            av,
+            qpn: *qpn,
+            qkey: *qkey,
+        };
+        sq.set_datagram(draft, &to);
+    }
+    let local = !matches!(operation, Operation::LocalInv { .. } | Operation::BindMw(_));
+    match payload {
+        Payload::Sges([]) if !local => Ok(()),
+        // SAFETY: no queue of raw packets is made here, and others read nothing.
+        Payload::Sges(sges) => unsafe { sq.set_sges(draft, sges) },
+        Payload::Inline(bytes) => {
+            let piece = mlx5::InlinePiece {
+                addr: bytes.as_ptr(),
+                len: bytes.len(),
+            };
+            // SAFETY: the piece is a slice, which is readable.
+            unsafe { sq.set_inline(draft, piece) }
+        }
+        Payload::AtomicValue(_) => {
+            draft.refuse(mlx5::PostError::Opcode);
+            Err(mlx5::PostError::Opcode)
+        }
+    }
+}
+
+/// The operation in mlx5's words; `None` if it has no such operation.
+#[inline(always)]
+fn mlx5_operation(operation: &Operation) -> Option<mlx5::Operation> {
+    let remote = |addr, rkey| mlx5::Remote { addr, rkey };
+    Some(match *operation {
+        Operation::Send => mlx5::Operation::Send,
+        Operation::SendWithImm { imm } => mlx5::Operation::SendWithImm { imm },
+        Operation::SendWithInv { rkey } => mlx5::Operation::SendWithInv { rkey },
+        Operation::RdmaWrite { remote_addr, rkey } => {
+            mlx5::Operation::RdmaWrite(remote(remote_addr, rkey))
+        }
+        Operation::RdmaWriteWithImm {
+            remote_addr,
+            rkey,
+            imm,
+        } => mlx5::Operation::RdmaWriteWithImm {
+            remote: remote(remote_addr, rkey),
+            imm,
+        },
+        Operation::RdmaRead { remote_addr, rkey } => {
+            mlx5::Operation::RdmaRead(remote(remote_addr, rkey))
+        }
+        Operation::AtomicCmpAndSwp {
+            remote_addr,
+            rkey,
+            compare,
+            swap,
+        } => mlx5::Operation::AtomicCmpAndSwp {
+            remote: remote(remote_addr, rkey),
+            compare,
+            swap,
+        },
+        Operation::AtomicFetchAndAdd {
+            remote_addr,
+            rkey,
+            add,
+        } => mlx5::Operation::AtomicFetchAndAdd {
+            remote: remote(remote_addr, rkey),
+            add,
+        },
+        Operation::LocalInv { rkey } => mlx5::Operation::LocalInv { rkey },
+        Operation::BindMw(bind) => mlx5::Operation::BindMw(mlx5::Bind {
+            // a window of type 1 is bound by the kernel's rules, not by the program's key
+            type_1: false,
+            old_rkey: bind.mw_rkey,
+            new_rkey: bind.rkey,
+            addr: bind.addr,
+            length: bind.length,
+            lkey: bind.mr_lkey,
+            access: bind.access.0,
+        }),
+        _ => return None,
+    })
 }

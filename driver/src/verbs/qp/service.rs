@@ -5,6 +5,8 @@ use std::fmt;
 use uverbs_abi::types::QpType;
 use wqe_format::rxe::Transport;
 
+use crate::control::mlx5::geometry as mlx5;
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -17,6 +19,9 @@ pub trait Service: sealed::Sealed + fmt::Debug + Send + Sync + 'static {
     /// The same for rxe's queues.
     #[doc(hidden)]
     const TRANSPORT: Transport;
+    /// The same for mlx5's queues.
+    #[doc(hidden)]
+    const MLX5: mlx5::Transport;
 }
 
 /// A service type with one peer.
@@ -40,6 +45,7 @@ macro_rules! services {
         impl Service for $name {
             const QP_TYPE: QpType = QpType::$qp_type;
             const TRANSPORT: Transport = Transport::$name;
+            const MLX5: mlx5::Transport = mlx5::Transport::$name;
         }
     )*};
 }

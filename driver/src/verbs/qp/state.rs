@@ -1,7 +1,5 @@
 //! A queue pair's way from RESET to sending.
 
-use std::sync::atomic::Ordering;
-
 use uverbs_abi::types::{AccessFlags, QpAttrMask, QpState};
 
 use super::QueuePair;
@@ -39,24 +37,21 @@ impl<T: Service> QueuePair<T> {
             .map_err(|bad| Error::refused(action(), bad.to_string()))?;
         modify.qp_handle = shared.handle;
         shared
-            .pd
-            .context
-            .uctx
-            .modify_qp(&modify)
+            .modify(&modify)
             .map_err(|errno| match attributes.address {
                 Some(address) => {
                     advice::resolve(format!("{} at {}", action(), address.describe()), errno)
                 }
                 None => Error::kernel(action(), errno),
             })?;
-        if to == QpState::RESET {
-            shared.resets.fetch_add(1, Ordering::AcqRel);
-        }
-        shared.state.store(to.0, Ordering::Release);
+        shared.note_state(to);
         Ok(())
     }
 
     /// Back to RESET, whatever the state: outstanding work requests are forgotten, without completions.
+    ///
+    /// On mlx5 the completion queues may still hold completions of before. They go when the queues are
+    /// polled the next time, and until then nothing can be posted to this queue pair.
     ///
     /// # Errors
     ///

@@ -26,6 +26,9 @@ pub(super) const NEVER_WRITTEN: u8 = 0xf0;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry(NonNull<Cqe64>);
 
+// SAFETY: the ring is memory of the process, not of a thread; who has the queue reads it.
+unsafe impl Send for Entry {}
+
 /// Bytes that look like an entry which nobody has written.
 #[repr(align(64))]
 struct Nobodys([u8; 64]);
