@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
-use fake_kernel::{Config, FakeKernel, Family};
+use fake_kernel::{Config, FakeKernel, Family, Mlx5};
+
 use serde::Serialize;
 
 use crate::bench::report;
@@ -21,6 +22,7 @@ use crate::call::Service;
 use crate::campaign::{self, Maker, Plan, Report};
 use crate::compare::Findings;
 use crate::native::NativeMaker;
+use crate::shape::set_inline_header;
 
 /// Compares with Debian's libmlx5, and times.
 #[derive(Debug, Parser)]
@@ -81,6 +83,9 @@ struct Compare {
     /// End of the file names of the libraries that must be loaded, such as `56.1`.
     #[arg(long)]
     expect: Option<String>,
+    /// The devices want the Ethernet headers of raw packets inline, as before ConnectX-5.
+    #[arg(long)]
+    inline_header: bool,
     /// Write the numbers to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -90,11 +95,21 @@ struct Compare {
 }
 
 /// The kernel that is played.
-pub fn kernel() -> Config {
+pub fn kernel(arguments: &Arguments) -> Config {
+    let inline_header = match &arguments.word {
+        Word::Compare(compare) => compare.inline_header,
+        _ => false,
+    };
+    set_inline_header(if inline_header { 18 } else { 0 });
     Config {
         family: Family::Mlx5,
         // One for libmlx5, one for our plug-in.
         devices: 2,
+        mlx5: Mlx5 {
+            // MLX5_USER_INLINE_MODE_L2 or _NONE
+            eth_min_inline: 1 + u8::from(inline_header),
+            ..Mlx5::default()
+        },
         ..Config::default()
     }
 }

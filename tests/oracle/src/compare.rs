@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::call::{Opcode, Piece, Wr};
 use crate::pass::{Left, Pass, Posted, watched};
 use crate::ring::BLOCK;
 use crate::script::{Posting, Script, Step};
@@ -71,6 +72,13 @@ pub mod divergence {
     /// When a chain is refused in its middle, libmlx5 rings with what stands in the ring where the refused work request
     /// would have been, not with the last one posted: an old number, or none.
     pub const CUT_CHAIN: &str = "doorbell of a chain that is refused in its middle";
+    /// When the headers of a TSO go over the end of the ring, libmlx5 puts the data segments 32 bytes behind their place
+    /// (`set_tso_eth_seg` has stepped over the Ethernet segment already, its caller does it again); the last of them
+    /// fall into the next work request.
+    pub const TSO_WRAP: &str = "TSO headers over the end of the ring";
+    /// When a packet is given by `wr_set_sge` and is not longer than the headers that are copied into the work request, libmlx5
+    /// adds a data segment with the same bytes: it sends them twice.
+    pub const TWICE: &str = "packet of nothing but its headers, sent twice";
     /// When a work request is refused, libmlx5 forgets that the one before it was an invalidation or a bind, so that the
     /// next one lacks the small fence.
     pub const LOST_FENCE: &str = "small fence forgotten over a refused work request";
@@ -138,7 +146,8 @@ fn order(events: &[Event]) -> (Vec<Event>, bool) {
 pub fn compare(script: &Script, witness: &Two, subject: &Two) -> Findings {
     let mut findings = Findings::default();
     let mut refused = false;
-    for (number, step) in script.steps.iter().enumerate() {
+    let both = witness.one.steps.len().min(subject.one.steps.len());
+    for (number, step) in script.steps.iter().enumerate().take(both) {
         match step {
             Step::Complete { counter, opcode } => {
                 findings.completions += 1;
@@ -155,7 +164,15 @@ pub fn compare(script: &Script, witness: &Two, subject: &Two) -> Findings {
                     matches!(pass.steps[number], Left::Posted(_)).then_some(number)
                 };
                 if get(&witness.one).is_some() {
-                    call(&mut findings, posting, number, refused, witness, subject);
+                    call(
+                        &mut findings,
+                        script.ring,
+                        posting,
+                        number,
+                        refused,
+                        witness,
+                        subject,
+                    );
                     refused = posting.mistake.is_some() || refused && posting.wqes.is_empty();
                 }
                 let (theirs, ours) = (posted(&witness.one, number), posted(&subject.one, number));
@@ -178,6 +195,7 @@ fn posted(pass: &Pass, number: usize) -> &Posted {
 
 fn call(
     findings: &mut Findings,
+    ring: u32,
     posting: &Posting,
     number: usize,
     after_refusal: bool,
@@ -201,23 +219,37 @@ fn call(
         });
     }
     // The model of the generator is a third opinion about where the queue stands.
-    if posting.wqes.is_empty() {
-        // Nothing posted.
-    } else if theirs[0].record[1] != posting.end & 0xffff {
+    if theirs[0].record[1] != posting.end & 0xffff {
         findings.differ(
             format!("{api:?}: libmlx5 against the model of sizes"),
             || {
-                let first = what(0);
+                let bytes = &witness.one.bytes[theirs[0].bytes.clone()];
+                let mut at = 0;
+                let mut first = String::new();
+                for (wr, (_, units)) in posting.post.wrs.iter().zip(&posting.wqes) {
+                    let Some(block) = bytes.get(at..at + 8) else {
+                        break;
+                    };
+                    let real = u32::from(block[7] & 0x3f);
+                    if real != *units {
+                        first = format!("{units} units are {real} of {wr:?}");
+                        break;
+                    }
+                    at += units.div_ceil(4) as usize * BLOCK;
+                }
                 format!(
-                    "{first:?}: from block {} to {}, libmlx5's record {}; {:?} {:?}",
-                    posting.start,
-                    posting.end,
-                    theirs[0].record[1],
-                    theirs[0].outcome,
-                    posting.post.wrs
+                    "from block {} to {}, libmlx5's record {}; {:?}; {first}",
+                    posting.start, posting.end, theirs[0].record[1], theirs[0].outcome
                 )
             },
         );
+    }
+    // Blocks into which libmlx5 stores what belongs elsewhere.
+    let mut spoiled = Vec::new();
+    for (wr, (start, units)) in posting.post.wrs.iter().zip(&posting.wqes) {
+        if wraps_headers(ring, *start, wr) {
+            spoiled.push((start + units.div_ceil(4)) % ring);
+        }
     }
     for (index, (start, units)) in posting.wqes.iter().enumerate() {
         findings.wqes += 1;
@@ -230,7 +262,30 @@ fn call(
         let other = part(&witness.other, theirs[1]);
         let our_one = part(&subject.one, ours[0]);
         let our_other = part(&subject.other, ours[1]);
-        let mask: Vec<bool> = one.iter().zip(&other).map(|(a, b)| a == b).collect();
+        let mut mask: Vec<bool> = one.iter().zip(&other).map(|(a, b)| a == b).collect();
+        if spoiled.contains(&(start % ring)) {
+            // Data segments of another work request.
+            mask[..32].fill(false);
+        }
+        if wraps_headers(ring, *start, &posting.post.wrs[index]) {
+            *findings
+                .divergences
+                .entry(divergence::TSO_WRAP)
+                .or_default() += 1;
+            let expected = data_segments(&posting.post.wrs[index]);
+            let from = len - expected.len();
+            mask[from..].fill(false);
+            if subject.one.name != witness.one.name && our_one[from..len] != expected {
+                findings.differ("data segments of a wrapped TSO".to_owned(), || {
+                    format!("{:?}\n{}", posting.post.wrs[index], dump(&our_one, &[]))
+                });
+            }
+        }
+        if posting.is_sent_twice(index) {
+            *findings.divergences.entry(divergence::TWICE).or_default() += 1;
+            mask[7] = false;
+            mask[48..64].fill(false);
+        }
         let our_mask: Vec<bool> = our_one
             .iter()
             .zip(&our_other)
@@ -252,8 +307,12 @@ fn call(
         } else if differs {
             let opcode = what(index);
             findings.differ(format!("{api:?}: WQE of {opcode:?}"), || {
+                let before = index.checked_sub(1).map(|index| {
+                    let wr = &posting.post.wrs[index];
+                    (wr.opcode, wr.pieces.len(), wr.header.len, posting.wqes[index])
+                });
                 format!(
-                    "{:?}\n  libmlx5:\n{}  ours:\n{}",
+                    "WQE {index} at block {start}, {units} units, after {before:?}: {:?}\n  libmlx5:\n{}  ours:\n{}",
                     posting.post.wrs[index],
                     dump(&one, &mask),
                     dump(&our_one, &our_mask)
@@ -277,7 +336,10 @@ fn call(
         }
         return;
     }
-    register(findings, posting, [theirs, ours], [witness, subject]);
+    let twice = (0..posting.wqes.len()).any(|index| posting.is_sent_twice(index));
+    if spoiled.is_empty() && !twice {
+        register(findings, posting, [theirs, ours], [witness, subject]);
+    }
     if let (Some((theirs, _)), Some((ours, _))) = (&theirs[0].trace, &ours[0].trace) {
         findings.traced += 1;
         let (theirs, _) = order(theirs);
@@ -296,6 +358,27 @@ fn call(
             );
         }
     }
+}
+
+/// Whether the headers of a TSO, which begin behind 30 bytes, go over the end of the ring.
+fn wraps_headers(ring: u32, start: u32, wr: &Wr) -> bool {
+    let first = (start % ring) as usize * BLOCK;
+    wr.opcode == Opcode::Tso && first + 30 + wr.header.len as usize > ring as usize * BLOCK
+}
+
+/// The data segments of a work request (mlx5dv.h `struct mlx5_wqe_data_seg`).
+fn data_segments(wr: &Wr) -> Vec<u8> {
+    let segment = |piece: &Piece| {
+        let mut bytes = piece.len.to_be_bytes().to_vec();
+        bytes.extend(piece.lkey.to_be_bytes());
+        bytes.extend(piece.address.to_be_bytes());
+        bytes
+    };
+    wr.pieces.iter().flat_map(segment).collect()
+}
+
+fn our_mask_of(one: &[u8], other: &[u8]) -> Vec<bool> {
+    one.iter().zip(other).map(|(a, b)| a == b).collect()
 }
 
 fn register(

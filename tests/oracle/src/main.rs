@@ -7,9 +7,10 @@ use clap::Parser;
 use oracle::cli::{Arguments, run};
 
 fn main() -> ExitCode {
+    let arguments = Arguments::parse();
     // SAFETY: there is no other thread yet.
-    let kernel = unsafe { fake_kernel_preload::start(oracle::cli::kernel()) };
-    match run(&Arguments::parse(), kernel) {
+    let kernel = unsafe { fake_kernel_preload::start(oracle::cli::kernel(&arguments)) };
+    match run(&arguments, kernel) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {error:#}");

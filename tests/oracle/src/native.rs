@@ -22,6 +22,7 @@ use crate::c::device::{QpSpec, addresses};
 use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
 use crate::campaign::Maker;
 use crate::ring::{BLOCK, CqWriter, Shared};
+use crate::shape::inline_header;
 use crate::subject::{Completion, SendMemory, Subject, mac, requester};
 
 /// Zeroed memory on page boundaries.
@@ -111,7 +112,7 @@ fn limits(spec: &QpSpec) -> SendLimits {
         max_wr: spec.send_wr,
         max_sge: spec.send_sge,
         max_inline: spec.inline,
-        min_inline_header: 18,
+        min_inline_header: inline_header(),
         max_tso: 1 << 18,
         max_tso_header: spec.tso_header.into(),
         checksums: true,

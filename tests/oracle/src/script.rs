@@ -3,10 +3,10 @@
 use rand::rngs::StdRng;
 
 use crate::c::device::QpSpec;
-use crate::call::{Api, Arena, Opcode};
+use crate::call::{Api, Arena, Opcode, Service};
 use crate::coverage::Coverage;
 use crate::generate::{Generator, Place};
-use crate::shape::{Cell, blocks, units};
+use crate::shape::{Cell, blocks, inline_header, units};
 
 /// One thing to do.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub enum Step {
 /// A posting call and where it must end up.
 #[derive(Debug)]
 pub struct Posting {
+    /// Of the queue pair.
+    pub service: Service,
     /// The call.
     pub post: crate::call::Post,
     /// Blocks posted before it.
@@ -37,6 +39,18 @@ pub struct Posting {
     pub mistake: Option<&'static str>,
 }
 
+impl Posting {
+    /// Whether libmlx5 sends a work request's only piece twice: see `divergence::TWICE`.
+    pub fn is_sent_twice(&self, index: usize) -> bool {
+        let wr = &self.post.wrs[index];
+        wr.opcode == Opcode::Send
+            && self.post.api == Api::Builder
+            && self.service == Service::Raw
+            && !wr.uses_list
+            && matches!(wr.pieces[..], [piece] if piece.len == inline_header())
+    }
+}
+
 /// A run.
 #[derive(Debug)]
 pub struct Script {
@@ -44,6 +58,8 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// WQEs in it.
     pub wqes: u64,
+    /// Blocks of the ring.
+    pub ring: u32,
 }
 
 fn note_list(coverage: &mut Coverage, len: usize) {
@@ -69,6 +85,7 @@ pub fn script(
     let mut script = Script {
         steps: Vec::new(),
         wqes: 0,
+        ring,
     };
     let mut position = 0;
     let mut outstanding = 0;
@@ -150,6 +167,7 @@ pub fn script(
         outstanding += posts as u32;
         script.wqes += posts as u64;
         script.steps.push(Step::Post(Posting {
+            service: spec.service,
             post: made.post,
             start,
             end: position,

@@ -1,6 +1,7 @@
 //! What a work request looks like from outside: the axes of the coverage table.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::call::{Api, Opcode, Service, Wr, flags};
 
@@ -93,6 +94,18 @@ impl fmt::Display for Shape {
     }
 }
 
+static INLINE_HEADER: AtomicU32 = AtomicU32::new(0);
+
+/// Bytes of each raw packet that the process's devices want in the work request: 0 or 18.
+pub fn inline_header() -> u32 {
+    INLINE_HEADER.load(Ordering::Relaxed)
+}
+
+/// Chooses them, before any device is opened.
+pub fn set_inline_header(bytes: u32) {
+    INLINE_HEADER.store(bytes, Ordering::Relaxed);
+}
+
 /// One cell of the coverage table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cell {
@@ -154,7 +167,12 @@ impl Cell {
 
     /// Whether some WQE of it has two blocks or more.
     fn can_wrap(&self) -> bool {
-        let fixed = fixed_units(self.service, self.opcode);
+        // Headers of 54 bytes take four units more than the segment.
+        let headers = match self.opcode {
+            Opcode::Tso => 4 - inline_header() / 16,
+            _ => 0,
+        };
+        let fixed = fixed_units(self.service, self.opcode) + headers;
         let data = match self.shape {
             Shape::Empty | Shape::Holes | Shape::InlineNothing => 0,
             Shape::One => 1,
@@ -179,8 +197,8 @@ pub fn fixed_units(service: Service, opcode: Opcode) -> u32 {
     let address = match service {
         Service::Ud => 3,
         Service::Xrc if opcode.has_data() => 1,
-        // Ethernet segment with 18 bytes of header.
-        Service::Raw => 2,
+        // Ethernet segment, with or without 18 bytes of header.
+        Service::Raw => 1 + inline_header() / 16,
         _ => 0,
     };
     1 + operation + address
@@ -206,7 +224,14 @@ pub fn units(service: Service, wr: &Wr) -> u32 {
                 0
             };
     }
-    let pieces = wr.pieces.iter().filter(|piece| piece.len > 0).count() as u32;
+    let mut pieces = wr.pieces.iter().filter(|piece| piece.len > 0).count() as u32;
+    let is_first_used_up = wr
+        .pieces
+        .first()
+        .is_some_and(|piece| piece.len == inline_header());
+    if service == Service::Raw && pieces > 0 && is_first_used_up {
+        pieces -= 1;
+    }
     fixed + pieces
 }
 
