@@ -107,6 +107,14 @@ pub mod mlx5 {
         const OBJECT: Object = Object::MLX5_DEVX_ASYNC_CMD_FD;
     }
 
+    /// A dma-buf: a descriptor of another subsystem's (`UVERBS_ATTR_RAW_FD`), no object of the tree.
+    #[derive(Clone, Copy, Debug)]
+    pub enum Dmabuf {}
+
+    impl super::FdObject for Dmabuf {
+        const OBJECT: Object = Object::ANY;
+    }
+
     /// A file from which the device's events are read.
     #[derive(Clone, Copy, Debug)]
     pub enum DevxAsyncEvent {}

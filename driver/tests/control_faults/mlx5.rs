@@ -1,10 +1,18 @@
 //! Every verb that only mlx5 has, and those that take or give its data.
 
-use oxverbs::control::kernel::{CreateCq, CreateQp, CreateSrq, CreateWq, DmMr, RegUmem, Uctx};
+use oxverbs::control::kernel::{
+    CreateCq, CreateMatcher, CreateQp, CreateRule, CreateSrq, CreateWq, DevxNotice, DmMr, RegUmem,
+    Uctx,
+};
 use oxverbs::sys::errno::Errno;
-use uverbs_abi::handle::mlx5::{Any as AnyObject, DevxObj, DevxUmem, Pp, Uar, Var};
-use uverbs_abi::handle::{Counters, Cq, Dm, Flow, Pd, RwqIndTbl, Srq, Wq, Xrcd};
-use uverbs_abi::object::mlx5::{DevxEventChannelFlags, DmType, PpAllocFlags, UarAllocType};
+use uverbs_abi::handle::mlx5::{
+    Any as AnyObject, DevxObj, DevxUmem, FlowMatcher, Pp, SteeringAnchor, Uar, Var,
+};
+use uverbs_abi::handle::{Counters, Cq, Dm, Flow, FlowAction, Pd, RwqIndTbl, Srq, Wq, Xrcd};
+use uverbs_abi::object::mlx5::{
+    CreateFlowFlags, DevxEventChannelFlags, DmType, FlowTableType, FlowType, PacketReformatType,
+    PpAllocFlags, UarAllocType,
+};
 use uverbs_abi::types::{QpCap, QpType, ReadCountersFlags, SrqType};
 use uverbs_abi::udata::mlx5;
 use uverbs_abi::write::ah::AhAttr;
@@ -195,6 +203,72 @@ pub(crate) const VERBS: &[Case] = &[
     }),
     ("destroy_counters", Ioctl, Plain, |u| {
         u.destroy_counters(Counters(1))
+    }),
+    ("devx_obj_query_async", Ioctl, Plain, |u| {
+        u.devx_obj_query_async(AnyObject(1), &[0; 16], 64, 1, 7)
+    }),
+    ("devx_subscribe", Ioctl, Plain, |u| {
+        let notice = DevxNotice::Record { cookie: 1 };
+        u.devx_subscribe(7, Some(DevxObj(1)), &[5; 9], notice)
+    }),
+    ("devx_subscribe by eventfd", Ioctl, Plain, |u| {
+        u.devx_subscribe(7, None, &[5], DevxNotice::EventFd(8))
+    }),
+    ("create_flow_matcher", Ioctl, Object, |u| {
+        let matcher = CreateMatcher {
+            mask: &[0xff; 640],
+            flow_type: FlowType::NORMAL,
+            priority: 1,
+            criteria: 1,
+            flow_flags: 4,
+            table: Some(FlowTableType::RDMA_RX),
+        };
+        u.create_flow_matcher(&matcher).map(drop)
+    }),
+    ("create_flow_matcher for all", Ioctl, Object, |u| {
+        let matcher = CreateMatcher {
+            mask: &[0xff; 64],
+            flow_type: FlowType::ALL_DEFAULT,
+            priority: 0,
+            criteria: 1,
+            flow_flags: 0,
+            table: None,
+        };
+        u.create_flow_matcher(&matcher).map(drop)
+    }),
+    ("destroy_flow_matcher", Ioctl, Plain, |u| {
+        u.destroy_flow_matcher(FlowMatcher(1))
+    }),
+    ("create_flow_rule", Ioctl, Object, |u| {
+        let rule = CreateRule {
+            value: &[1; 64],
+            devx: Some(DevxObj(1)),
+            actions: &[FlowAction(1); 5],
+            tag: Some(1),
+            counters: &[DevxObj(2)],
+            counter_offsets: &[3],
+            flags: CreateFlowFlags::DROP,
+            ..CreateRule::default()
+        };
+        u.create_flow_rule(&rule).map(drop)
+    }),
+    ("create_modify_header", Ioctl, Object, |u| {
+        u.create_modify_header(FlowTableType::NIC_RX, &[[1; 8]; 2])
+            .map(drop)
+    }),
+    ("create_packet_reformat", Ioctl, Object, |u| {
+        let kind = PacketReformatType::L2_TO_L2_TUNNEL;
+        u.create_packet_reformat(kind, FlowTableType::NIC_TX, &[1; 50])
+            .map(drop)
+    }),
+    ("destroy_flow_action", Ioctl, Plain, |u| {
+        u.destroy_flow_action(FlowAction(1))
+    }),
+    ("create_steering_anchor", Ioctl, Object, |u| {
+        u.create_steering_anchor(FlowTableType::NIC_RX, 1).map(drop)
+    }),
+    ("destroy_steering_anchor", Ioctl, Plain, |u| {
+        u.destroy_steering_anchor(SteeringAnchor(1))
     }),
 ];
 

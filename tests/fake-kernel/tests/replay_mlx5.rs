@@ -6,6 +6,8 @@
 #[path = "replay_mlx5/call.rs"]
 mod call;
 mod common;
+#[path = "replay_mlx5/devx.rs"]
+mod devx;
 #[path = "replay_mlx5/replay.rs"]
 mod replay;
 #[path = "replay_mlx5/scribe.rs"]
@@ -13,13 +15,13 @@ mod scribe;
 
 use std::collections::BTreeMap;
 
-use common::{compile, has_provider, on_fake, succeed};
+use common::{compile_with, has_provider, on_fake, succeed};
 use fake_kernel::record::Recorded;
 
-/// What libmlx5 sends for `mlx5_calls.c`.
-fn official(settings: &str) -> Vec<Recorded> {
+/// What libmlx5 sends for a program.
+fn official(program: &str, settings: &str) -> Vec<Recorded> {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let program = compile("mlx5_calls", dir.path());
+    let program = compile_with(program, dir.path(), &["-lmlx5"]);
     let record = dir.path().join("record");
     let mut command = on_fake(&program, settings);
     command.env("OXVERBS_FAKE_RECORD", &record);
@@ -53,12 +55,12 @@ fn comparable(mut call: Recorded) -> Recorded {
     call
 }
 
-fn again(test: &str, settings: &str, at_least: usize) {
+fn again(test: &str, program: &str, settings: &str, at_least: usize) {
     if !has_provider(test, "libmlx5-rdmav") {
         return;
     }
     let mut kinds = BTreeMap::<String, usize>::new();
-    let calls = official(settings);
+    let calls = official(program, settings);
     for (index, official) in calls.iter().enumerate() {
         let mut ours = replay::replay(official, settings.contains("no-ioctl"));
         assert_eq!(ours.len(), 1, "call {index}: {official:?}");
@@ -77,5 +79,21 @@ fn again(test: &str, settings: &str, at_least: usize) {
 /// B62: on Linux 6.12.
 #[test]
 fn by_ioctl() {
-    again("fake-kernel::replay_mlx5::by_ioctl", "mlx5", 40);
+    again(
+        "fake-kernel::replay_mlx5::by_ioctl",
+        "mlx5_calls",
+        "mlx5",
+        40,
+    );
+}
+
+/// B62: what only mlx5dv calls.
+#[test]
+fn of_mlx5dv() {
+    again(
+        "fake-kernel::replay_mlx5::of_mlx5dv",
+        "mlx5_dv_calls",
+        "mlx5",
+        40,
+    );
 }

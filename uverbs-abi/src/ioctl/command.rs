@@ -174,6 +174,19 @@ impl<'a, M: Method> Command<'a, M> {
         self.copy_in(attr.id(), 0, value.as_bytes())
     }
 
+    /// Sends flags as 8 bytes: kernels take both, and some programs send these.
+    pub fn flags_as_u64<T>(&mut self, attr: Flags<M, T>, value: T) -> &mut Self
+    where
+        T: IntoBytes + Immutable,
+    {
+        const { assert!(size_of::<T>() == 4) };
+        let mut wide = 0_u64;
+        // the ABI's integers are the machine's
+        let at = if cfg!(target_endian = "big") { 4 } else { 0 };
+        wide.as_mut_bytes()[at..at + 4].copy_from_slice(value.as_bytes());
+        self.copy_in(attr.id(), 0, wide.as_bytes())
+    }
+
     /// Sends an element number with its payload (which may be `()`).
     pub fn enumerated<E, T>(&mut self, attr: EnumIn<M, E>, element: E, value: T) -> &mut Self
     where

@@ -44,8 +44,7 @@ methods! {
         "UVERBS_ATTR_REG_DMABUF_MR_OFFSET" OFFSET = 2: In<u64>, required;
         "UVERBS_ATTR_REG_DMABUF_MR_LENGTH" LENGTH = 3: In<u64>, required;
         "UVERBS_ATTR_REG_DMABUF_MR_IOVA" IOVA = 4: In<u64>, required;
-        /// A descriptor of another subsystem, hence a value and not an object
-        /// (`UVERBS_ATTR_RAW_FD`).
+        /// A descriptor of another subsystem, hence a value of 4 bytes and not an object.
         "UVERBS_ATTR_REG_DMABUF_MR_FD" FD = 5: In<i32>, required;
         "UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS" ACCESS_FLAGS = 6: Flags<types::AccessFlags>, optional;
         "UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY" RESP_LKEY = 7: Out<u32>, required;

@@ -38,6 +38,18 @@ pub struct DevicePage<H> {
     pub page_id: u32,
 }
 
+/// How an event of the device's is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DevxNotice {
+    /// By a record in the file, with this cookie.
+    Record {
+        /// Comes back.
+        cookie: u64,
+    },
+    /// By a signal to this eventfd.
+    EventFd(RawFd),
+}
+
 /// Memory for firmware commands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegUmem {
@@ -52,6 +64,9 @@ pub struct RegUmem {
     /// The dma-buf that the memory is part of.
     pub dmabuf: Option<RawFd>,
 }
+
+/// The smallest page that the device knows (`MLX5_ADAPTER_PAGE_SIZE`).
+const ADAPTER_PAGE_SIZE: u64 = 4096;
 
 /// Where a page of device memory is to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +158,7 @@ impl Uctx {
         let mut cmd = Command::new();
         cmd.new_handle(alloc::HANDLE)
             .slice(alloc::CTX, context)
-            .flags(alloc::FLAGS, flags)
+            .flags_as_u64(alloc::FLAGS, flags)
             .output(alloc::INDEX);
         self.method(&mut cmd)?;
         Ok((cmd.handle(alloc::HANDLE)?, cmd.get(alloc::INDEX)?))
@@ -224,6 +239,26 @@ impl Uctx {
         self.method(&mut cmd)
     }
 
+    /// Runs a firmware command that reads an object without waiting for it: `out_len` bytes, after
+    /// `wr_id`, are read from `file` ([`devx_async_cmd_file`](Self::devx_async_cmd_file)).
+    pub fn devx_obj_query_async(
+        &self,
+        handle: Any,
+        input: &[u8],
+        out_len: u16,
+        wr_id: u64,
+        file: RawFd,
+    ) -> Result<(), Errno> {
+        use devx_obj::async_query as query;
+        let mut cmd = Command::new();
+        cmd.object(query::HANDLE, handle)
+            .slice(query::CMD_IN, input)
+            .constant(query::OUT_LEN, out_len)
+            .input(query::WR_ID, wr_id)
+            .fd(query::FD, file);
+        self.method(&mut cmd)
+    }
+
     /// Destroys an object that a firmware command made.
     pub fn devx_obj_destroy(&self, handle: DevxObj) -> Result<(), Errno> {
         let mut cmd = Command::new();
@@ -244,13 +279,17 @@ impl Uctx {
         cmd.input(reg::ADDR, umem.addr)
             .input(reg::LEN, umem.length)
             .flags(reg::ACCESS, umem.access);
-        if let Some(sizes) = umem.page_sizes {
-            cmd.constant(reg::PGSZ_BITMAP, sizes);
-        }
-        cmd.output(reg::OUT_ID).new_handle(reg::HANDLE);
         if let Some(fd) = umem.dmabuf {
-            cmd.input(reg::DMABUF_FD, fd);
+            cmd.fd(reg::DMABUF_FD, fd);
         }
+        match umem.page_sizes {
+            Some(sizes) => cmd.constant(reg::PGSZ_BITMAP, sizes),
+            // kernels before 5.11 do not know it, and choose from the same
+            None => cmd
+                .constant(reg::PGSZ_BITMAP, !(ADAPTER_PAGE_SIZE - 1))
+                .optional(),
+        };
+        cmd.output(reg::OUT_ID).new_handle(reg::HANDLE);
         self.method(&mut cmd)?;
         Ok((cmd.handle(reg::HANDLE)?, cmd.get(reg::OUT_ID)?))
     }
@@ -280,6 +319,30 @@ impl Uctx {
         cmd.new_fd(alloc::HANDLE).flags(alloc::FLAGS, flags);
         self.method(&mut cmd)?;
         taker.take(cmd.raw_fd(alloc::HANDLE)?)
+    }
+
+    /// Asks for events, of an object or of the device, by the firmware's numbers.
+    pub fn devx_subscribe(
+        &self,
+        file: RawFd,
+        object: Option<DevxObj>,
+        events: &[u16],
+        notice: DevxNotice,
+    ) -> Result<(), Errno> {
+        use devx::subscribe_event as subscribe;
+        let mut cmd = Command::new();
+        cmd.fd(subscribe::FD_HANDLE, file);
+        if let DevxNotice::Record { cookie } = notice {
+            cmd.input(subscribe::COOKIE, cookie);
+        }
+        if let Some(object) = object {
+            cmd.object(subscribe::OBJ_HANDLE, object);
+        }
+        cmd.slice(subscribe::TYPE_NUM_LIST, events);
+        if let DevxNotice::EventFd(fd) = notice {
+            cmd.input(subscribe::FD_NUM, fd as u32);
+        }
+        self.method(&mut cmd)
     }
 
     /// Makes an address at which a store is the operation `op` on device memory.

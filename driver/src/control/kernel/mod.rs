@@ -40,6 +40,7 @@ mod memory;
 mod mlx5;
 mod qp;
 mod srq;
+mod steering;
 mod wq;
 mod xrcd;
 
@@ -47,9 +48,10 @@ pub use cq::{CqCreated, CqResized, CreateCq};
 pub use device::{ContextInfo, DeviceAttr};
 pub use dm::DmMr;
 pub use memory::{DmabufMr, MrInfo, MrKeys, MwKeys, UserMr};
-pub use mlx5::{DevicePage, DmPage, Mlx5Context, RegUmem};
+pub use mlx5::{DevicePage, DevxNotice, DmPage, Mlx5Context, RegUmem};
 pub use qp::{CreateQp, QpCreated};
 pub use srq::{CreateSrq, SrqCreated};
+pub use steering::{CreateMatcher, CreateRule};
 pub use wq::{CreateWq, RwqIndTableCreated, WqCreated};
 
 /// A uverbs descriptor and what its kernel can do.

@@ -37,6 +37,8 @@ pub(crate) enum Object {
     Flow(u32),
     Dm(u32),
     Counters(u32),
+    /// One of mlx5's own, by the number of its kind.
+    Driver(u16),
 }
 
 #[derive(Debug, Default)]

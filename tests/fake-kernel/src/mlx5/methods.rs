@@ -36,7 +36,7 @@ pub(crate) fn run(st: &mut State, fd: RawFd, call: &Call<'_>) -> Option<Result<(
         (OBJECT_UAR, 1) => destroy_uar(st, fd, call),
         (OBJECT_PD, 0) => query_pd(st, fd, call),
         (OBJECT_DEVX, 0) => Err(EPROTONOSUPPORT),
-        _ => Err(EPROTONOSUPPORT),
+        _ => super::others::run(st, fd, call),
     })
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod exec;
 pub mod hca;
 pub(crate) mod methods;
 pub(crate) mod modify_qp;
+pub(crate) mod others;
 pub(crate) mod queues;
 pub(crate) mod uar;
 pub(crate) mod ucontext;

@@ -39,6 +39,11 @@ impl Values<'_> {
         })
     }
 
+    /// The element of an enumeration.
+    pub(crate) fn element(&self, suffix: &str) -> u8 {
+        self.find(suffix).map_or(0, |attr| attr.elem_id)
+    }
+
     /// Bytes of room for an output.
     pub(crate) fn room(&self, suffix: &str) -> usize {
         self.find(suffix).map_or(0, |attr| attr.len.into())
@@ -50,6 +55,15 @@ impl Values<'_> {
         bytes.resize(bytes.len().max(size_of::<T>()), 0);
         let (value, _) = T::read_from_prefix(&bytes).unwrap_or_else(|_| panic!("{suffix}"));
         value
+    }
+
+    /// Values one after the other.
+    pub(crate) fn list<T: FromBytes>(&self, suffix: &str) -> Vec<T> {
+        let bytes = self.bytes(suffix);
+        let chunks = bytes.chunks_exact(size_of::<T>());
+        chunks
+            .map(|bytes| T::read_from_bytes(bytes).unwrap_or_else(|_| panic!("{suffix}")))
+            .collect()
     }
 
     /// A handle.

@@ -36,16 +36,15 @@ pub(crate) fn replay(official: &Recorded, without_ioctl: bool) -> Vec<Recorded> 
 }
 
 /// The event file that the recorded program named.
-const EVENTS: i32 = 9;
+pub(crate) const EVENTS: i32 = 9;
 
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn again(u: &Uctx, v: Values<'_>) -> Result<(), Errno> {
+    if let Some(result) = crate::devx::again(u, v) {
+        return result;
+    }
     match name(v.0) {
         "UVERBS_METHOD_GET_CONTEXT" => u.get_context_mlx5(v.input()).map(drop),
-        "MLX5_IB_METHOD_DEVX_OTHER" => {
-            let mut output = vec![0; v.room("_CMD_OUT")];
-            u.devx_command(&v.bytes("_CMD_IN"), &mut output)
-        }
         "UVERBS_METHOD_ASYNC_EVENT_ALLOC" => u.alloc_async_event().map(drop),
         "UVERBS_METHOD_QUERY_PORT" => {
             let port: u64 = v.get("_PORT_NUM");

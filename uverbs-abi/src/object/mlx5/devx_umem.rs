@@ -14,7 +14,7 @@ methods! {
         /// Page sizes that may be used, a bit each. Since kernel 5.11.
         "MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP" PGSZ_BITMAP = 0x1005: Const<u64>, optional;
         /// The memory is a range of this dma-buf. Since kernel 6.1.
-        "MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD" DMABUF_FD = 0x1006: In<i32>, optional;
+        "MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD" DMABUF_FD = 0x1006: FdIn<handle::mlx5::Dmabuf>, optional;
     }
 
     /// Forgets it.
