@@ -117,6 +117,45 @@ impl Bench {
         best
     }
 
+    /// One by one, with opcode and length of each, a batch between start and end.
+    fn lazy(&mut self, opcode: CqeOpcode, batch: usize) -> f64 {
+        let mut best = f64::MAX;
+        for _ in 0..4000 {
+            self.fill(opcode);
+            let start = Instant::now();
+            let mut taken = 0;
+            let mut sum = 0;
+            while taken < ENTRIES as usize {
+                self.cq.start_poll().expect("a completion");
+                let end = taken + batch;
+                loop {
+                    sum += self.cq.wr_id()
+                        + u64::from(self.cq.read_opcode() + self.cq.read_byte_len());
+                    taken += 1;
+                    if taken == end || !self.cq.next_poll() {
+                        break;
+                    }
+                }
+                self.cq.end_poll();
+            }
+            std::hint::black_box(sum);
+            best = best.min(start.elapsed().as_nanos() as f64 / f64::from(ENTRIES));
+        }
+        best
+    }
+
+    fn lazy_empty(&mut self) -> f64 {
+        let mut best = f64::MAX;
+        for _ in 0..4000 {
+            let start = Instant::now();
+            for _ in 0..ENTRIES {
+                assert!(std::hint::black_box(self.cq.start_poll()).is_err());
+            }
+            best = best.min(start.elapsed().as_nanos() as f64 / f64::from(ENTRIES));
+        }
+        best
+    }
+
     fn empty(&mut self) -> f64 {
         let mut out = [Completion::default(); 16];
         let mut best = f64::MAX;
@@ -132,18 +171,29 @@ impl Bench {
 }
 
 fn main() {
-    println!(
-        "{:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
-        "queues", "send 1", "send 16", "recv 1", "recv 16", "empty"
-    );
+    let mut line = format!("{:>8}", "queues");
+    for column in ["send 1", "send 16", "recv 1", "recv 16", "empty"] {
+        line += &format!(" {column:>8}");
+    }
+    for column in ["send 1", "send 16", "recv 1", "recv 16", "empty"] {
+        line += &format!(" {:>13}", format!("lazy {column}"));
+    }
+    println!("{line}");
     for queues in [1, 100, 10_000, 100_000] {
         let mut bench = Bench::new(queues);
-        let send = [1, 16].map(|batch| bench.poll(CqeOpcode::REQ, batch));
-        let receive = [1, 16].map(|batch| bench.poll(CqeOpcode::RESP_SEND, batch));
-        let empty = bench.empty();
-        println!(
-            "{queues:>8} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {empty:>8.2}   ns",
-            send[0], send[1], receive[0], receive[1]
-        );
+        let mut line = format!("{queues:>8}");
+        for opcode in [CqeOpcode::REQ, CqeOpcode::RESP_SEND] {
+            for batch in [1, 16] {
+                line += &format!(" {:>8.2}", bench.poll(opcode, batch));
+            }
+        }
+        line += &format!(" {:>8.2}", bench.empty());
+        for opcode in [CqeOpcode::REQ, CqeOpcode::RESP_SEND] {
+            for batch in [1, 16] {
+                line += &format!(" {:>13.2}", bench.lazy(opcode, batch));
+            }
+        }
+        line += &format!(" {:>13.2}", bench.lazy_empty());
+        println!("{line}   ns");
     }
 }

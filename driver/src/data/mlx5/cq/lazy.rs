@@ -127,69 +127,53 @@ impl CompletionQueue {
     }
 
     /// Takes an entry that makes a completion, and drops at most a lap of others. A visit has begun.
-    #[inline]
+    ///
+    /// What is frequent is done here, without a call; all else is left to the loop below, as it was.
+    #[inline(never)]
     fn take_next(&mut self) -> bool {
-        if self.mode == Mode::Compressed {
-            return self.take_compressed();
+        if self.mode != Mode::Narrow {
+            return self.take_otherwise();
         }
         let entry = self.next;
         let op_own = entry.op_own();
-        let parity = self.parity;
-        if !is_ours(op_own, parity) {
+        if !is_ours(op_own, self.parity) {
             return false;
         }
         barrier::completion_is_read_after_its_owner_bit();
-        let kind = (op_own ^ parity) & !SOLICITED;
-        if self.v1 {
-            if kind == REQUEST {
-                // SAFETY: a visit has begun.
-                let taken =
-                    unsafe { parse::complete_request::<true>(self.readers.finders(), entry) };
-                if let Some(request) = taken {
-                    self.pass(entry);
-                    self.current = Current {
-                        entry,
-                        wr_id: request.work.wr_id,
-                        status: WcStatus::SUCCESS.0,
-                        checksums: false,
-                        work: request.work,
-                        cookie: request.queue.cookie(),
-                    };
-                    return true;
-                }
-            } else if is_plain_receive(kind) {
-                // SAFETY: a visit has begun.
-                let taken =
-                    unsafe { parse::complete_receive::<true>(self.readers.finders(), entry, None) };
-                if let Some(receive) = taken {
-                    self.pass(entry);
-                    self.current = Current {
-                        entry,
-                        wr_id: receive.wr_id,
-                        status: WcStatus::SUCCESS.0,
-                        checksums: receive.checksums,
-                        work: RawRecord::NONE,
-                        cookie: receive.queue.cookie(),
-                    };
-                    return true;
-                }
+        entry.prefetch::<false>(1);
+        let kind = (op_own ^ self.parity) & !SOLICITED;
+        let finders = self.readers.finders();
+        if kind == REQUEST {
+            // SAFETY: a visit has begun.
+            if let Some(request) = unsafe { parse::complete_request::<true>(finders, entry) } {
+                self.current.entry = entry;
+                self.current.wr_id = request.work.wr_id;
+                self.current.work = request.work;
+                self.current.status = WcStatus::SUCCESS.0;
+                self.current.checksums = false;
+                self.current.cookie = request.queue.cookie();
+                self.step::<false>(entry);
+                return true;
             }
-            return self.take_any::<true>();
+        } else if is_plain_receive(kind) {
+            // SAFETY: a visit has begun.
+            if let Some(receive) = unsafe { parse::complete_receive::<true>(finders, entry, None) }
+            {
+                self.current.entry = entry;
+                self.current.wr_id = receive.wr_id;
+                self.current.status = WcStatus::SUCCESS.0;
+                self.current.checksums = receive.checksums;
+                self.current.cookie = receive.queue.cookie();
+                self.step::<false>(entry);
+                return true;
+            }
         }
-        self.take_any::<false>()
-    }
-
-    #[inline(always)]
-    fn pass(&mut self, entry: Entry) {
-        if self.mode == Mode::Narrow {
-            self.step::<false>(entry);
-        } else {
-            self.go_to(self.ci.wrapping_add(1));
-        }
+        self.take_otherwise()
     }
 
     #[cold]
-    fn take_compressed(&mut self) -> bool {
+    #[inline(never)]
+    fn take_otherwise(&mut self) -> bool {
         if self.v1 {
             self.take_any::<true>()
         } else {
@@ -197,7 +181,6 @@ impl CompletionQueue {
         }
     }
 
-    #[cold]
     fn take_any<const V1: bool>(&mut self) -> bool {
         for _ in 0..self.ring.count() {
             let Some(entry) = self.entry_at(self.ci) else {

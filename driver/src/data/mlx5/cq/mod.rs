@@ -279,18 +279,18 @@ impl CompletionQueue {
     #[inline(always)]
     fn step<const WIDE: bool>(&mut self, entry: Entry) {
         self.ci = self.ci.wrapping_add(1);
+        // SAFETY: the entry is in the ring, so this is at most its end.
+        self.next = unsafe { entry.after::<WIDE>(1) };
         if self.ring.is_start(self.ci) {
             self.turn();
-        } else {
-            // SAFETY: the entry was not the ring's last.
-            self.next = unsafe { entry.after::<WIDE>(1) };
         }
     }
 
-    /// The ring's end was reached: `ci` is that of its first entry.
-    #[cold]
+    /// The ring's end was reached: goes on with its first entry, in the next lap.
+    #[inline(always)]
     fn turn(&mut self) {
-        self.go_to(self.ci);
+        self.next = self.ring.at(0);
+        self.parity ^= 1;
     }
 
     /// The data inside an entry, if its format says so and its size has room for it.
