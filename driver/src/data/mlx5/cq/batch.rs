@@ -174,7 +174,7 @@ impl CompletionQueue {
         let taken = unsafe { next.places_from::<WIDE>(first) };
         self.ci = self.ci.wrapping_add(taken as u32);
         self.next = next;
-        if self.ring.is_start(self.ci) {
+        if taken != 0 && self.ring.is_start(self.ci) {
             self.turn();
         }
         if full {
