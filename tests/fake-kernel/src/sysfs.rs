@@ -89,6 +89,9 @@ pub fn write_tree(root: &Path, config: &Config) -> io::Result<()> {
         if let Some(modalias) = family.modalias {
             fs::create_dir_all(ib.join("device"))?;
             fs::write(ib.join("device/modalias"), format!("{modalias}\n"))?;
+            let bus = uverbs.join("device");
+            fs::create_dir_all(&bus)?;
+            std::os::unix::fs::symlink("../../bus/pci/drivers/mlx5_core", bus.join("driver"))?;
         }
         let link_layer = format!("{}\n", family.link_layer);
         fs::write(port.join("link_layer"), link_layer)?;

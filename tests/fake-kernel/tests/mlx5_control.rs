@@ -124,7 +124,7 @@ fn post(queue: &mut SendQueue, wr_id: u64) -> Result<u32, oxverbs::data::mlx5::P
     // SAFETY: the operation reads no memory.
     unsafe { queue.open(&mut draft, wr_id, SendFlags::SIGNALED, &Operation::Send) }?;
     queue.close(&mut draft);
-    queue.commit(draft)
+    queue.commit(&mut draft)
 }
 
 fn poll(queue: &mut CompletionQueue) -> Vec<Completion> {

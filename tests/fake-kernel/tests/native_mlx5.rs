@@ -1,0 +1,369 @@
+//! The native API on an mlx5 device that executes what is posted.
+
+use std::net::Ipv4Addr;
+use std::sync::OnceLock;
+
+use fake_kernel::{Census, Config, FakeKernel, Family, Mlx5, sysfs};
+use oxverbs::{
+    AccessFlags, Address, Completion, CompletionQueue, Context, Device, Gid, PostError, QpState,
+    QueuePair, Rc, SharedReceiveQueueAttributes, Ud, WcOpcode, WcStatus,
+};
+
+const ALL: AccessFlags = AccessFlags(
+    AccessFlags::LOCAL_WRITE.0
+        | AccessFlags::REMOTE_WRITE.0
+        | AccessFlags::REMOTE_READ.0
+        | AccessFlags::REMOTE_ATOMIC.0,
+);
+
+fn config() -> Config {
+    Config {
+        family: Family::Mlx5,
+        mlx5: Mlx5 {
+            runs: true,
+            ..Mlx5::default()
+        },
+        ..Config::default()
+    }
+}
+
+/// The device, in a tree like sysfs that lives as long as the process.
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| {
+        let tree = tempfile::tempdir().expect("a temporary directory").keep();
+        sysfs::write_tree(&tree, &config()).expect("a tree like sysfs");
+        // SAFETY: tests ask for the device first, and only here is the environment touched, once.
+        unsafe { std::env::set_var("SYSFS_PATH", &tree) };
+        let device = Device::named("mlx5_0").expect("the fake device");
+        std::fs::remove_dir_all(&tree).expect("the tree goes");
+        device
+    })
+}
+
+fn open() -> (FakeKernel, Context) {
+    let device = device();
+    let kernel = FakeKernel::new(config());
+    let context = Context::with_kernel(device, kernel.kernel_ref()).expect("opens");
+    (kernel, context)
+}
+
+/// A queue pair that is its own peer.
+fn connect(qp: &mut QueuePair<Rc>) {
+    let me = qp.endpoint(1, 0).expect("an endpoint");
+    qp.connect(&me, &me, ALL).expect("connects");
+}
+
+fn good(cq: &mut CompletionQueue) -> Completion {
+    let completion = cq.spin();
+    assert_eq!(completion.status(), WcStatus::SUCCESS);
+    completion
+}
+
+/// The same program as on rxe.
+#[test]
+fn send_write_read_and_atomics() {
+    let (_kernel, context) = open();
+    let pd = context.protection_domain().unwrap();
+    let mut cq = context.completion_queue(32).unwrap();
+    assert_eq!(cq.entries(), 63);
+    let mut qp = pd.queue_pair::<Rc>(&cq).max_inline(64).create().unwrap();
+    connect(&mut qp);
+    let a = pd.allocate(8192, ALL).unwrap();
+    let b = pd.allocate(8192, ALL).unwrap();
+    a.copy_in(0, b"to be sent");
+
+    let received = qp.recv_half().post(b.slice(100..200)).unwrap();
+    let sent = qp.send_half().send(a.slice(0..10)).unwrap();
+    let completions = [good(&mut cq), good(&mut cq)];
+    let of = |token: oxverbs::Token| completions.iter().find(|c| token.is_of(c)).unwrap();
+    assert_eq!(
+        (of(received).opcode(), of(received).byte_len()),
+        (WcOpcode::RECV, 10)
+    );
+    assert_eq!(of(sent).opcode(), WcOpcode::SEND);
+    assert_eq!(b.to_vec(100..110), b"to be sent");
+    for completion in &completions {
+        assert!(qp.reclaim(completion).is_some());
+        assert!(qp.reclaim(completion).is_none());
+    }
+
+    let written = qp
+        .send_half()
+        .write(a.slice(0..10), b.remote(4000))
+        .unwrap();
+    assert!(written.is_of(&good(&mut cq)));
+    assert_eq!(b.to_vec(4000..4010), b"to be sent");
+    let read = qp
+        .send_half()
+        .read(a.slice(50..60), b.remote(4000))
+        .unwrap();
+    let completion = good(&mut cq);
+    assert!(read.is_of(&completion));
+    assert_eq!(completion.opcode(), WcOpcode::RDMA_READ);
+    assert_eq!(a.to_vec(50..60), b"to be sent");
+
+    b.copy_in(8, &40u64.to_ne_bytes());
+    let mut batch = qp.send_batch();
+    batch
+        .fetch_add(1, b.remote(8), 2)
+        .signaled()
+        .sges(&[a.sge(0..8)]);
+    batch
+        .compare_swap(2, b.remote(8), 42, 7)
+        .signaled()
+        .fenced()
+        .sges(&[a.sge(8..16)]);
+    batch.write(3, b.remote(64)).signaled().inline(b"inline");
+    // SAFETY: the regions outlive the queue pair and are never lent as slices.
+    unsafe { batch.post() }.unwrap();
+    let ids: Vec<_> = (0..3).map(|_| good(&mut cq).wr_id()).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    assert_eq!(
+        a.to_vec(0..16),
+        [40u64.to_ne_bytes(), 42u64.to_ne_bytes()].concat()
+    );
+    assert_eq!(b.to_vec(64..70), b"inline");
+
+    qp.recv_half().post(b.slice(0..8)).unwrap();
+    let mut batch = qp.send_batch();
+    batch.write_imm(9, b.remote(80), 0x0102_0304).inline(b"imm");
+    // SAFETY: the payload is inline.
+    unsafe { batch.post() }.unwrap();
+    let completion = good(&mut cq);
+    assert_eq!(completion.opcode(), WcOpcode::RECV_RDMA_WITH_IMM);
+    assert_eq!(completion.immediate(), Some(0x0102_0304));
+    assert!(cq.poll().next().is_none());
+
+    // what the device does not have
+    let mut batch = qp.send_batch();
+    batch.atomic_write(1, b.remote(0)).atomic_value([0; 8]);
+    // SAFETY: there is no payload.
+    let refused = unsafe { batch.post() };
+    assert!(matches!(refused, Err(PostError::RefusedByMlx5(_))));
+}
+
+/// 17 times as many requests as the queue holds, and more completions than are taken at once.
+#[test]
+fn queues_wrap() {
+    let (_kernel, context) = open();
+    let pd = context.protection_domain().unwrap();
+    let mut cq = context.completion_queue(64).unwrap();
+    let mut qp = pd.queue_pair::<Rc>(&cq).max_send_wr(32).create().unwrap();
+    connect(&mut qp);
+    let region = pd.allocate(4096, ALL).unwrap();
+    let depth = qp.cap().max_send_wr;
+    for round in 0..17 {
+        for _ in 0..depth {
+            qp.send_half()
+                .write(region.slice(0..8), region.remote(8))
+                .unwrap();
+        }
+        let full = qp.send_half().write(region.slice(0..8), region.remote(8));
+        assert!(full.unwrap_err().is_queue_full(), "round {round}");
+        for _ in 0..depth {
+            let completion = good(&mut cq);
+            assert!(qp.reclaim(&completion).is_some());
+        }
+    }
+}
+
+/// B32, B37: a queue pair that starts over, or goes, takes its completions along, and its receives give
+/// their places in a shared queue back.
+#[test]
+fn completions_go_with_their_queue_pair() {
+    let (kernel, context) = open();
+    let pd = context.protection_domain().unwrap();
+    let mut cq = context.completion_queue(64).unwrap();
+    let mut srq = pd
+        .shared_receive_queue(SharedReceiveQueueAttributes {
+            max_wr: 3,
+            max_sge: 1,
+            limit: 0,
+        })
+        .unwrap();
+    let region = pd.allocate(4096, ALL).unwrap();
+    let make = |cq: &CompletionQueue, srq: &oxverbs::SharedReceiveQueue| {
+        let mut qp = pd
+            .queue_pair::<Rc>(cq)
+            .shared_receive_queue(srq)
+            .create()
+            .unwrap();
+        connect(&mut qp);
+        qp
+    };
+    let sge = [region.sge(0..8)];
+    let send = |qp: &mut QueuePair<Rc>, wr_id| {
+        let mut batch = qp.send_batch();
+        batch.send(wr_id).signaled().sges(&sge);
+        // SAFETY: the region outlives the queue pair and is never lent as a slice.
+        unsafe { batch.post() }
+    };
+    for round in 0..5 {
+        let mut one = make(&cq, &srq);
+        let mut other = make(&cq, &srq);
+        for wr_id in 0..3 {
+            // SAFETY: as above.
+            unsafe { srq.post_sges(100 + wr_id, &sge) }
+                .unwrap_or_else(|error| panic!("round {round}, receive {wr_id}: {error}"));
+        }
+        // the device has written all six before the queue pair goes
+        send(&mut one, 1).unwrap();
+        send(&mut one, 2).unwrap();
+        send(&mut other, 3).unwrap();
+        let device = kernel.hca(0);
+        let waits = || device.qp(one.qp_num()).and_then(|qp| qp.send_cq.clone());
+        let written = waits().expect("a completion queue");
+        let before = written.consumer();
+        while written.producer().wrapping_sub(before) & 0xff_ffff < 6 {
+            std::thread::yield_now();
+        }
+        drop(one);
+        let left: Vec<_> = cq.poll().collect();
+        assert!(
+            left.iter().all(|c| c.qp_num() == other.qp_num()),
+            "{left:?}"
+        );
+        assert_eq!(left.len(), 2);
+
+        // over again: nothing is posted until the queue was polled
+        send(&mut other, 4).unwrap();
+        other.reset().unwrap();
+        connect(&mut other);
+        assert!(send(&mut other, 5).is_err());
+        assert_eq!(cq.poll().count(), 0);
+        // SAFETY: as above.
+        unsafe { srq.post_sges(7, &sge) }.unwrap();
+        send(&mut other, 6).unwrap();
+        let mut ids = [good(&mut cq).wr_id(), good(&mut cq).wr_id()];
+        ids.sort_unstable();
+        assert_eq!(ids, [6, 7]);
+    }
+}
+
+#[test]
+fn datagrams() {
+    let (_kernel, context) = open();
+    let pd = context.protection_domain().unwrap();
+    let mut cq = context.completion_queue(8).unwrap();
+    let mut qp = pd.queue_pair::<Ud>(&cq).create().unwrap();
+    qp.to_init(1, 0x11).unwrap();
+    qp.to_rtr().unwrap();
+    qp.to_rts(1).unwrap();
+    let region = pd.allocate(4096, ALL).unwrap();
+    let gid = context.query_gid(1, 0).unwrap().expect("a GID").gid;
+    let ah = pd.address_handle(&Address::global(1, 0, gid)).unwrap();
+    qp.recv_half().post(region.slice(0..100)).unwrap();
+    let to = ah.queue_pair(qp.qp_num(), 0x11);
+    qp.send_half().send(region.slice(200..210), &to).unwrap();
+    let two = [good(&mut cq), good(&mut cq)];
+    let received = two.iter().find(|c| c.opcode() == WcOpcode::RECV).unwrap();
+    assert_eq!(received.byte_len(), 50);
+    assert_eq!(received.src_qp(), qp.qp_num());
+    let nowhere = Address::global(1, 200, Gid::from(Ipv4Addr::LOCALHOST.to_ipv6_mapped()));
+    assert!(pd.address_handle(&nowhere).is_err());
+}
+
+#[test]
+fn events_and_resize() {
+    let (_kernel, context) = open();
+    let pd = context.protection_domain().unwrap();
+    let channel = context.completion_channel().unwrap();
+    let mut cq = channel.completion_queue(4).unwrap();
+    let mut qp = pd.queue_pair::<Rc>(&cq).create().unwrap();
+    connect(&mut qp);
+    let region = pd.allocate(4096, ALL).unwrap();
+    for round in 0..10 {
+        cq.request_notify(false).unwrap();
+        assert!(cq.poll().next().is_none());
+        qp.send_half()
+            .write(region.slice(0..8), region.remote(8))
+            .unwrap();
+        assert_eq!(channel.wait().unwrap(), cq.id(), "round {round}");
+        assert!(qp.reclaim(&good(&mut cq)).is_some());
+        cq.resize(4 << (round % 5)).unwrap();
+    }
+    assert_eq!(cq.entries(), 127);
+}
+
+/// The queues themselves, without the choice of a device family.
+#[test]
+fn the_strict_way() {
+    use oxverbs::data::mlx5;
+
+    let (_kernel, context) = open();
+    let pd = context.protection_domain().unwrap();
+    let mut cq = context.completion_queue(16).unwrap();
+    let mut qp = pd.queue_pair::<Rc>(&cq).create().unwrap();
+    connect(&mut qp);
+    let region = pd.allocate(4096, ALL).unwrap();
+    region.copy_in(0, b"strictly");
+    let queue = qp.as_mlx5().and_then(|queues| queues.send).expect("sends");
+    let to = region.remote(64);
+    let write = mlx5::Operation::RdmaWrite(mlx5::Remote {
+        addr: to.addr,
+        rkey: to.rkey,
+    });
+    let mut draft = queue.begin();
+    // SAFETY: a write has no headers in memory.
+    unsafe { queue.open(&mut draft, 5, mlx5::SendFlags::SIGNALED, &write) }.unwrap();
+    // SAFETY: the region outlives the queue pair.
+    unsafe { queue.set_sge(&mut draft, &region.sge(0..8)) }.unwrap();
+    queue.close(&mut draft);
+    queue.commit(&mut draft).unwrap();
+    let polled = cq.as_mlx5().expect("completions");
+    let mut one = [mlx5::Completion::default()];
+    while polled.poll(&mut one) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!((one[0].wr_id, one[0].status), (5, 0));
+    assert_eq!(region.to_vec(64..72), b"strictly");
+}
+
+/// Halves on two threads, and nothing left when they end.
+#[test]
+fn halves_on_threads() {
+    let (kernel, context) = open();
+    {
+        let pd = context.protection_domain().unwrap();
+        let mut send_cq = context.completion_queue(64).unwrap();
+        let mut recv_cq = context.completion_queue(64).unwrap();
+        let mut qp = pd
+            .queue_pair::<Rc>(&send_cq)
+            .recv_completion_queue(&recv_cq)
+            .create()
+            .unwrap();
+        connect(&mut qp);
+        assert_eq!(qp.state(), QpState::RTS);
+        let region = pd.allocate(4096, ALL).unwrap();
+        let (mut send, mut recv) = qp.split();
+        for _ in 0..16 {
+            recv.post(region.slice(0..64)).unwrap();
+        }
+        let (to_send, to_receive) = (&region, &region);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    while let Err(error) = send.send(to_send.slice(64..128)) {
+                        assert!(error.is_queue_full());
+                        std::thread::yield_now();
+                        for completion in send_cq.poll() {
+                            assert!(completion.is_success());
+                            assert!(send.reclaim(&completion).is_some());
+                        }
+                    }
+                }
+            });
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    let completion = recv_cq.spin();
+                    assert!(completion.is_success());
+                    assert!(recv.reclaim(&completion).is_some());
+                    recv.post(to_receive.slice(0..64)).unwrap();
+                }
+            });
+        });
+    }
+    drop(context);
+    assert_eq!(kernel.census(), Census::default());
+}
