@@ -6,8 +6,8 @@ use std::sync::Arc;
 use uverbs_abi::handle::{Cq, Pd, RwqIndTbl, Wq};
 use uverbs_abi::types::{WqFlags, WqType};
 use uverbs_abi::udata::mlx5::{
-    CreateRwqIndTblResp, CreateWq as DriverInput, CreateWqFlags as DriverFlags, CreateWqMask,
-    CreateWqResp, ModifyWq as DriverModify,
+    CreateWq as DriverInput, CreateWqFlags as DriverFlags, CreateWqMask, CreateWqResp,
+    ModifyWq as DriverModify,
 };
 use uverbs_abi::write::wq::ExModifyWq;
 
@@ -318,9 +318,7 @@ pub struct TableObject {
 impl Mlx5Context {
     /// Makes a table of work queues, as many as a power of two.
     pub fn create_rwq_ind_table(self: &Arc<Self>, queues: &[Wq]) -> Result<TableObject, Errno> {
-        let created = self
-            .uctx()
-            .create_rwq_ind_table::<CreateRwqIndTblResp>(queues)?;
+        let created = self.uctx().create_rwq_ind_table::<()>(queues)?;
         Ok(TableObject {
             context: self.clone(),
             handle: created.handle,

@@ -47,8 +47,6 @@ const ATTR_PD: u32 = 2;
 const SINGLE_THREADED: u32 = 1;
 /// `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
 const IGNORE_OVERRUN: u32 = 2;
-/// The kernel's flag for the latter (`IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN`).
-const KERNEL_IGNORE_OVERRUN: CreateCqFlags = CreateCqFlags(2);
 /// All of `enum ibv_create_cq_wc_flags`.
 const WC_FLAGS: u64 = 0xfff;
 /// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
@@ -171,11 +169,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             request: CqRequest {
                 cqe: attr.cqe,
                 comp_vector: attr.comp_vector,
-                flags: if flags & IGNORE_OVERRUN != 0 {
-                    KERNEL_IGNORE_OVERRUN
-                } else {
-                    CreateCqFlags(0)
-                },
+                flags: kernel_flags(attr.wc_flags, flags),
                 real_time: wallclock,
                 ..CqRequest::default()
             },
@@ -186,6 +180,18 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         };
         create(context, wanted).map(<*mut Cq>::cast)
     })
+}
+
+/// The kernel's flags for what was asked, as libibverbs has them.
+fn kernel_flags(wc_flags: u64, flags: u32) -> CreateCqFlags {
+    let mut kernel = CreateCqFlags::NONE;
+    if wc_flags & (WITH_TIMESTAMP | WITH_WALLCLOCK) != 0 {
+        kernel |= CreateCqFlags::TIMESTAMP_COMPLETION;
+    }
+    if flags & IGNORE_OVERRUN != 0 {
+        kernel |= CreateCqFlags::IGNORE_OVERRUN;
+    }
+    kernel
 }
 
 impl Cq {
