@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_utils::Backoff;
 
+use super::protocol::{try_lock, unlock};
+
 /// A spin lock: what it guards takes tens of nanoseconds, and no holder sleeps. It can be disabled for programs
 /// that promise that there is one thread at a time, and then only says when the promise is broken.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ impl SpinLock {
     #[inline]
     pub(super) fn lock(&self) -> Held<'_> {
         if self.enabled {
-            if self.held.swap(true, Ordering::Acquire) {
+            if !try_lock(&self.held) {
                 self.wait();
             }
         } else {
@@ -48,7 +50,7 @@ impl SpinLock {
                 // Spins first, then yields: the holder may not be running.
                 backoff.snooze();
             }
-            if !self.held.swap(true, Ordering::Acquire) {
+            if try_lock(&self.held) {
                 return;
             }
         }
@@ -67,6 +69,6 @@ pub(super) struct Held<'a>(&'a AtomicBool);
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        unlock(self.0);
     }
 }

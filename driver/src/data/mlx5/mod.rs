@@ -14,11 +14,13 @@
 //! | `rq` | receive queues: scatter lists and their terminator |
 //! | `srq` | shared receive queues: a linked list with many returners |
 //! | `lock` | the lock for what is shared |
+//! | `protocol` | what threads say to each other by shared words, and models of it |
 //! | `cq` | completion queues |
 
 pub mod cq;
 mod error;
 mod lock;
+mod protocol;
 mod record;
 mod register;
 mod ring;

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
+use super::protocol::tail;
 use super::srq::SrqShared;
 
 /// What kind of queue a record is about.
@@ -238,14 +239,14 @@ impl SendShared {
     /// Work requests that are complete, as the poster sees it; what lies before is the poster's again.
     #[inline]
     pub fn tail(&self) -> u32 {
-        self.tail.load(Ordering::Acquire)
+        tail::observe(&*self.tail)
     }
 
     /// Says that all work requests up to a record's `head` are complete. The poller does not look at their memory or
     /// their records after this.
     #[inline]
     pub fn complete(&self, head: u32) {
-        self.tail.store(head, Ordering::Release);
+        tail::publish(&*self.tail, head);
     }
 
     /// Back to nothing posted, after the queue pair went to RESET and its completions were removed.
@@ -387,7 +388,7 @@ impl RecvShared {
     /// Work requests that are complete, as the poster sees it.
     #[inline]
     pub fn tail(&self) -> u32 {
-        self.tail.load(Ordering::Acquire)
+        tail::observe(&*self.tail)
     }
 
     /// Work requests that are complete, for the poller, who alone changes it.
@@ -406,13 +407,12 @@ impl RecvShared {
     /// Says that so many more are complete.
     #[inline]
     pub fn complete(&self, count: u32) {
-        self.tail
-            .store(self.own_tail().wrapping_add(count), Ordering::Release);
+        tail::publish(&*self.tail, self.own_tail().wrapping_add(count));
     }
 
     /// Back to nothing posted, after the queue pair went to RESET and its completions were removed.
     pub fn reset(&self) {
-        self.tail.store(0, Ordering::Release);
+        tail::publish(&*self.tail, 0);
     }
 
     /// As if so many had been posted and completed.

@@ -19,6 +19,7 @@ use wqe_format::rxe::Sge;
 
 use super::error::{PostError, Refused};
 use super::lock::SpinLock;
+use super::protocol::owner;
 use super::record::KeepAlive;
 use super::ring::{Unit, unit};
 use super::rq::put_list;
@@ -48,16 +49,6 @@ pub struct SrqParts {
     pub null_lkey: u32,
     /// Keeps the ring and the doorbell record.
     pub memory: Option<KeepAlive>,
-}
-
-/// Who has an entry.
-mod owner {
-    /// In the list or the wait queue.
-    pub(super) const LIST: u8 = 0;
-    /// Posted: the device has it.
-    pub(super) const DEVICE: u8 = 1;
-    /// Completed, not in the list yet.
-    pub(super) const FREE: u8 = 2;
 }
 
 /// A shared receive queue as its pollers know it.
@@ -147,11 +138,7 @@ impl SrqShared {
     /// alone, so that a wrong completion cannot put one into the list twice.
     #[inline]
     pub fn release(&self, entry: u32) {
-        let owner = self.owner(entry);
-        if owner.load(Ordering::Relaxed) == owner::DEVICE {
-            // Release: what the poller read of the entry lies before the poster writes to it again.
-            owner.store(owner::FREE, Ordering::Release);
-        }
+        owner::release(self.owner(entry));
     }
 
     /// Posts an entry again that the device gave back because of a page fault (ODP), under another index.
@@ -215,18 +202,12 @@ impl SrqShared {
     /// Whether an entry was free; it is the list's then.
     #[inline]
     fn take_free(&self, entry: u16) -> bool {
-        let owner = self.owner(entry.into());
-        // Acquire: pairs with `release`.
-        let free = owner.load(Ordering::Acquire) == owner::FREE;
-        if free {
-            owner.store(owner::LIST, Ordering::Relaxed);
-        }
-        free
+        owner::take(self.owner(entry.into()))
     }
 
     #[inline]
     fn is_free(&self, entry: u16) -> bool {
-        self.owner(entry.into()).load(Ordering::Acquire) == owner::FREE
+        owner::is_free(self.owner(entry.into()))
     }
 
     #[inline]
@@ -271,8 +252,7 @@ impl List {
     /// Takes the entry at the head, which the device has from now on.
     #[inline]
     fn give(&mut self, srq: &SrqShared, entry: u16) {
-        srq.owner(entry.into())
-            .store(owner::DEVICE, Ordering::Relaxed);
+        owner::give(srq.owner(entry.into()));
         self.head = self.next[usize::from(entry)];
     }
 

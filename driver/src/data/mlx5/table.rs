@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
+use super::protocol::visit;
 use super::record::QueueRecord;
 use crate::sys::barrier;
 
@@ -45,9 +46,6 @@ struct State {
 
 /// Odd during a visit.
 type ReaderWord = CachePadded<AtomicU64>;
-
-/// No visit has this number: it is odd, and 2^63 visits are never made.
-const UNSEEN: u64 = u64::MAX;
 
 struct Retired {
     _record: Arc<QueueRecord>,
@@ -135,7 +133,7 @@ impl UserIndexTable {
         let visited_by = state
             .readers
             .iter()
-            .map(|reader| (reader.clone(), UNSEEN))
+            .map(|reader| (reader.clone(), visit::UNSEEN))
             .collect();
         state.retired.push(Retired {
             _record: record,
@@ -165,13 +163,9 @@ impl UserIndexTable {
         let done: Vec<_> = state
             .retired
             .extract_if(.., |retired| {
-                retired.visited_by.retain_mut(|(reader, seen)| {
-                    // Acquire: what the reader did in a visit that ended lies before the drop.
-                    let now = reader.load(Ordering::Acquire);
-                    let in_the_same_visit = now % 2 == 1 && (*seen == UNSEEN || *seen == now);
-                    *seen = now;
-                    in_the_same_visit
-                });
+                retired
+                    .visited_by
+                    .retain_mut(|(reader, seen)| visit::may_last(&***reader, seen));
                 retired.visited_by.is_empty()
             })
             .collect();
@@ -261,8 +255,7 @@ impl Reader {
     /// Begins a visit that lasts over several calls, until [`end`](Self::end). Beginning one that has begun changes nothing.
     #[inline]
     pub fn begin(&mut self) {
-        // Computed from the reader's own count: reading the word back would wait for the store of the visit before.
-        self.word.store(self.visits + 1, Ordering::Relaxed);
+        visit::begin(&**self.word, self.visits);
         if self.one_sided {
             barrier::ordered_by_other_threads();
         } else {
@@ -273,8 +266,7 @@ impl Reader {
     /// Ends a visit; changes nothing that matters if there is none.
     #[inline]
     pub fn end(&mut self) {
-        self.visits = self.visits.wrapping_add(2);
-        self.word.store(self.visits, Ordering::Release);
+        visit::end(&**self.word, &mut self.visits);
     }
 
     /// The record with an index; bits above the 24th are ignored.

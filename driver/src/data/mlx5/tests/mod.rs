@@ -7,6 +7,7 @@ mod packets;
 mod recv;
 mod register;
 mod send;
+mod table;
 mod wrap;
 
 use std::alloc::{Layout, alloc, dealloc};
