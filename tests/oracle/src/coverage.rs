@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use comfy_table::{Table, presets};
 use rand::Rng;
-use rand::seq::IndexedRandom as _;
 
 use crate::call::Service;
 use crate::shape::{Cell, Shape};
@@ -13,7 +12,8 @@ use crate::shape::{Cell, Shape};
 #[derive(Debug)]
 pub struct Coverage {
     cells: Vec<Cell>,
-    hits: HashMap<Cell, u64>,
+    places: HashMap<Cell, usize>,
+    hits: Vec<u64>,
     extra: HashMap<&'static str, u64>,
 }
 
@@ -23,7 +23,8 @@ impl Coverage {
         let mut cells = Cell::all();
         cells.retain(|cell| services.contains(&cell.service));
         Self {
-            hits: cells.iter().map(|cell| (*cell, 0)).collect(),
+            places: cells.iter().copied().zip(0..).collect(),
+            hits: vec![0; cells.len()],
             cells,
             extra: extra.iter().map(|name| (*name, 0)).collect(),
         }
@@ -31,8 +32,8 @@ impl Coverage {
 
     /// One more of a cell. A cell that is none of the table's is a fault of the generator.
     pub fn hit(&mut self, cell: Cell) {
-        match self.hits.get_mut(&cell) {
-            Some(hits) => *hits += 1,
+        match self.places.get(&cell) {
+            Some(place) => self.hits[*place] += 1,
             None => panic!("no such cell: {cell:?}"),
         }
     }
@@ -42,15 +43,36 @@ impl Coverage {
         *self.extra.entry(name).or_default() += 1;
     }
 
-    /// A cell of a service that was hit least among some drawn at random.
+    /// A cell of a service that was never hit, or least among some drawn at random.
+    ///
+    /// # Panics
+    ///
+    /// The service was not among those given to [`new`](Self::new).
     pub fn wanted(&self, rng: &mut impl Rng, service: Service) -> Cell {
         // They were made in the order of services.
         let first = self.cells.partition_point(|cell| cell.service < service);
         let end = self.cells.partition_point(|cell| cell.service <= service);
-        let of_service = &self.cells[first..end];
-        let drawn = (0..6).filter_map(|_| of_service.choose(rng));
-        let least = drawn.min_by_key(|cell| self.hits[*cell]);
-        *least.unwrap_or(&of_service[0])
+        if rng.random() {
+            // One that was never hit, from a place at random on.
+            let turn = rng.random_range(first..end);
+            let never = (turn..end)
+                .chain(first..turn)
+                .find(|place| self.hits[*place] == 0);
+            if let Some(place) = never {
+                return self.cells[place];
+            }
+        }
+        let drawn = (0..6).map(|_| rng.random_range(first..end));
+        let least = drawn.min_by_key(|place| self.hits[*place]);
+        self.cells[least.unwrap_or(first)]
+    }
+
+    /// Number of cells of a service that were never hit.
+    pub fn missing_of(&self, service: Service) -> usize {
+        let cells = self.cells.iter().zip(&self.hits);
+        cells
+            .filter(|(cell, hits)| cell.service == service && **hits == 0)
+            .count()
     }
 
     /// Cells and other things that never happened.
@@ -58,8 +80,9 @@ impl Coverage {
         let mut missing: Vec<String> = self
             .cells
             .iter()
-            .filter(|cell| self.hits[*cell] == 0)
-            .map(|cell| format!("{cell:?}"))
+            .zip(&self.hits)
+            .filter(|(_, hits)| **hits == 0)
+            .map(|(cell, _)| format!("{cell:?}"))
             .collect();
         let extra = self.extra.iter().filter(|(_, hits)| **hits == 0);
         missing.extend(extra.map(|(name, _)| (*name).to_owned()));
@@ -95,11 +118,10 @@ impl Coverage {
                     let mut hit = 0;
                     let mut all = 0;
                     let mut wqes = 0;
-                    for cell in &self.cells {
+                    for (cell, hits) in self.cells.iter().zip(&self.hits) {
                         if cell.service == service && cell.opcode == *opcode && wanted(cell) {
-                            let hits = self.hits[cell];
                             all += 1;
-                            hit += u64::from(hits > 0);
+                            hit += u64::from(*hits > 0);
                             wqes += hits;
                         }
                     }

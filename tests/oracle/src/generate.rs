@@ -9,7 +9,7 @@ use crate::coverage::Coverage;
 use crate::shape::{Cell, Shape, blocks};
 
 /// Things besides cells that must happen.
-pub const EXTRA: &[&str] = &[
+const EXTRA: &[&str] = &[
     "list of 1",
     "list of 2 to 15",
     "list of 16",
@@ -25,6 +25,22 @@ pub const EXTRA: &[&str] = &[
     "datagram address after the data",
     "every work request signalled",
 ];
+
+/// Those that queue pairs of these services can have.
+pub fn extra(services: &[Service]) -> Vec<&'static str> {
+    let has_any = |wanted: &[Service]| services.iter().any(|service| wanted.contains(service));
+    let mut extra = EXTRA.to_vec();
+    if !has_any(&[Service::Rc, Service::Uc, Service::Xrc]) {
+        extra.retain(|name| *name != "small fence after an invalidation");
+    }
+    if !has_any(&[Service::Rc, Service::Uc, Service::Ud, Service::Xrc]) {
+        extra.retain(|name| *name != "refused: inline");
+    }
+    if !has_any(&[Service::Ud, Service::Xrc]) {
+        extra.retain(|name| *name != "datagram address after the data");
+    }
+    extra
+}
 
 /// Where the send queue stands.
 #[derive(Clone, Copy, Debug)]

@@ -38,7 +38,7 @@ pub struct Posted {
     pub bytes: Range<usize>,
     /// Both words of the doorbell record, the queue pair's number in control segments taken off.
     pub record: [u32; 2],
-    /// Which half of the register changed (the first one in the pass is 0), and all of its bytes in [`Pass::bytes`].
+    /// Which half of the registers changed, and all of its bytes in [`Pass::bytes`].
     pub register: Option<(usize, Range<usize>)>,
     /// Stray stores: offsets in the ring outside of the WQEs.
     pub strays: Vec<usize>,
@@ -80,7 +80,6 @@ pub fn run(
     let blocks = (memory.ring.len() / BLOCK) as u32;
     // Halves have 256 bytes (half of `bf_reg_size`).
     let half = 256;
-    let mut first_half = None;
     let mut pass = Pass {
         name: subject.name(),
         ..Pass::default()
@@ -142,8 +141,7 @@ pub fn run(
             if bytes.iter().any(|byte| *byte != poison) {
                 let at = pass.bytes.len();
                 pass.bytes.extend_from_slice(bytes);
-                let first = *first_half.get_or_insert(index);
-                register = Some((index ^ first, at..pass.bytes.len()));
+                register = Some((index, at..pass.bytes.len()));
             }
         }
         pass.steps.push(Left::Posted(Posted {

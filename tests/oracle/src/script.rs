@@ -139,7 +139,8 @@ pub fn script(
                 coverage.note("small fence after an invalidation");
             }
             invalidated = matches!(wr.opcode, Opcode::LocalInv | Opcode::BindMw);
-            if wr.opcode.has_data() && !wr.address_first {
+            let has_address = matches!(spec.service, Service::Ud | Service::Xrc);
+            if has_address && wr.opcode.has_data() && !wr.address_first {
                 coverage.note("datagram address after the data");
             }
             last = Some((position as u16, wr.opcode));
