@@ -9,7 +9,7 @@
 
 use core::ptr::NonNull;
 
-use wqe_format::mlx5::{CtrlSegment, DataSegment, Opcode};
+use wqe_format::mlx5::{CtrlSegment, DataSegment, Opcode, opmod};
 use wqe_format::rxe::WcStatus;
 
 use super::super::record::{QueueKind, QueueRecord, RecvShared, SendShared};
@@ -148,10 +148,23 @@ pub(super) unsafe fn to_send_queue(
     let at = unsafe { send.ring().add(start) };
     // SAFETY: 16 readable bytes of the ring; any bytes are a segment.
     let control = unsafe { at.cast::<CtrlSegment>().read_unaligned() };
+    // Of four bytes, though every atomic's completion reports eight.
+    let masked = [Opcode::ATOMIC_MASKED_CS, Opcode::ATOMIC_MASKED_FA];
+    let is_short =
+        control.opmod() == opmod::EXTENDED_ATOMIC_4 && masked.contains(&control.opcode());
+    let data = match is_short {
+        true => InlineData {
+            length: data.length.min(4),
+            ..data
+        },
+        false => data,
+    };
     // Units before the scatter list: control, remote address, operands.
     let first = match control.opcode() {
         Opcode::RDMA_READ => 2,
         Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::ATOMIC_MASKED_FA => 3,
+        // Both operands and both masks fit one unit.
+        Opcode::ATOMIC_MASKED_CS if is_short => 3,
         Opcode::ATOMIC_MASKED_CS => 4,
         _ => return WcStatus::REM_INV_REQ_ERR,
     };

@@ -279,6 +279,7 @@ fn execute(st: &mut State, sender: &Sender, wqe: &SendWqe, waited: Option<Wait>)
     let result = match request.opcode {
         opcode::NOP => Ok(Vec::new()),
         opcode::UMR => update_key(st, sender, &request),
+        opcode::MMO => copy(st, sender, &request),
         _ => match own.qp_type {
             QpType::UD => send_datagram(st, sender, &request),
             // Onto a wire with nobody at its other end.
@@ -318,6 +319,42 @@ fn update_key(st: &mut State, sender: &Sender, request: &Request) -> Result<Vec<
         true => Ok(Vec::new()),
         false => Err(Nak::Syndrome(syndrome::MW_BIND_ERR)),
     }
+}
+
+/// Copies memory of the own side: from the first piece to the second.
+fn copy(st: &mut State, sender: &Sender, request: &Request) -> Result<Vec<u8>, Nak> {
+    let failed = Nak::Syndrome(syndrome::LOCAL_PROT_ERR);
+    let [
+        Piece::Memory {
+            address,
+            length,
+            key,
+        },
+        Piece::Memory {
+            address: to,
+            key: to_key,
+            ..
+        },
+    ] = request.data.as_slice()
+    else {
+        return Err(Nak::Syndrome(syndrome::LOCAL_QP_OP_ERR));
+    };
+    let device = &st.devices[sender.peer.0];
+    let bytes = u64::from(*length);
+    let from = keys::local(device, sender.pd, *key, *address, bytes, AccessFlags::NONE);
+    let to = keys::local(
+        device,
+        sender.pd,
+        *to_key,
+        *to,
+        bytes,
+        AccessFlags::LOCAL_WRITE,
+    );
+    let read = from
+        .and_then(|memory| memory.read(*length as usize))
+        .ok_or(failed)?;
+    let written = to.and_then(|memory| memory.write(&read));
+    written.map(|()| Vec::new()).ok_or(failed)
 }
 
 /// The peer has no receive request: try again `rnr_retry` times, where 7 means for ever.
@@ -441,11 +478,12 @@ fn transfer(
             Ok(answer)
         }
         (opcode::ATOMIC_CS..=opcode::ATOMIC_MASKED_FA, Some(at)) => {
-            if at.0 % 8 != 0 {
+            let width = u64::from(request.atomic.width);
+            if !at.0.is_multiple_of(width) {
                 return Err(Nak::Syndrome(syndrome::REMOTE_INVAL_REQ_ERR));
             }
             let need = AccessFlags::REMOTE_ATOMIC;
-            let memory = responder::remote(st, peer?, at, 8, need)?;
+            let memory = responder::remote(st, peer?, at, width, need)?;
             let answer = atomic(memory, request.opcode, &request.atomic)
                 .ok_or(Nak::Syndrome(syndrome::REMOTE_OP_ERR))?;
             scatter_answer(st, sender, request, wqe, &answer)?;
@@ -457,8 +495,11 @@ fn transfer(
 
 /// Runs the operation; what was there before, in host order.
 fn atomic(memory: Memory, operation: u8, operands: &Atomic) -> Option<Vec<u8>> {
-    let bytes = memory.read(8)?;
-    let old = u64::from_ne_bytes(bytes.as_slice().try_into().ok()?);
+    let bytes = memory.read(operands.width.into())?;
+    let old = match operands.width {
+        4 => u32::from_ne_bytes(bytes.as_slice().try_into().ok()?).into(),
+        _ => u64::from_ne_bytes(bytes.as_slice().try_into().ok()?),
+    };
     let new = match operation {
         opcode::ATOMIC_FA => old.wrapping_add(operands.swap_add),
         opcode::ATOMIC_MASKED_FA => masked_add(old, operands.swap_add, operands.compare_mask),
@@ -467,7 +508,10 @@ fn atomic(memory: Memory, operation: u8, operands: &Atomic) -> Option<Vec<u8>> {
         }
         _ => old,
     };
-    memory.write(&new.to_ne_bytes())?;
+    match operands.width {
+        4 => memory.write(&(new as u32).to_ne_bytes())?,
+        _ => memory.write(&new.to_ne_bytes())?,
+    }
     Some(bytes)
 }
 

@@ -19,6 +19,8 @@ pub(crate) mod opcode {
     pub(crate) const ATOMIC_MASKED_CS: u8 = 0x14;
     pub(crate) const ATOMIC_MASKED_FA: u8 = 0x15;
     pub(crate) const UMR: u8 = 0x25;
+    /// With `MLX5_OPC_MOD_MMO_DMA`, a copy.
+    pub(crate) const MMO: u8 = 0x2f;
 }
 
 /// A part of the data.
@@ -51,6 +53,8 @@ pub(crate) struct Atomic {
     pub(crate) compare: u64,
     pub(crate) swap_mask: u64,
     pub(crate) compare_mask: u64,
+    /// Bytes: 8, or of extended atomics 4.
+    pub(crate) width: u8,
 }
 
 /// A change of a key (`struct mlx5_wqe_umr_ctrl_seg` and what follows).
@@ -157,7 +161,11 @@ pub(crate) fn parse(wqe: &SendWqe, qp_type: QpType, is_initiator: bool) -> Optio
         request.remote = Some((be64(segment, 0), be32(segment, 8)));
     }
     if is_atomic {
-        request.atomic = atomic(opcode, &mut rest)?;
+        request.atomic = atomic(opcode, wqe.opmod(), &mut rest)?;
+    }
+    if opcode == opcode::MMO {
+        // `struct mlx5_mmo_metadata_seg`: where the device keeps the state of the copy.
+        rest.take(16)?;
     }
     match opcode {
         opcode::NOP => return Some(request),
@@ -218,13 +226,36 @@ fn ethernet(rest: &mut Cursor<'_>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn atomic(opcode: u8, rest: &mut Cursor<'_>) -> Option<Atomic> {
+/// `opmod` of extended atomics: this bit, and the logarithm of the bytes less 2.
+const EXTENDED: u8 = 8;
+
+fn atomic(opcode: u8, opmod: u8, rest: &mut Cursor<'_>) -> Option<Atomic> {
     let mut operands = Atomic {
         swap_mask: u64::MAX,
         compare_mask: u64::MAX,
+        width: 8,
         ..Atomic::default()
     };
     let segment = rest.take(16)?;
+    let is_masked = matches!(opcode, opcode::ATOMIC_MASKED_CS | opcode::ATOMIC_MASKED_FA);
+    match opmod {
+        0 if !is_masked => {}
+        EXTENDED if is_masked => {
+            operands.width = 4;
+            let word = |at| u64::from(be32(segment, at));
+            operands.swap_add = word(0);
+            if opcode == opcode::ATOMIC_MASKED_FA {
+                operands.compare_mask = word(4);
+            } else {
+                operands.compare = word(4);
+                operands.swap_mask = word(8);
+                operands.compare_mask = word(12);
+            }
+            return Some(operands);
+        }
+        opmod if is_masked && opmod == EXTENDED + 1 => {}
+        _ => return None,
+    }
     operands.swap_add = be64(segment, 0);
     match opcode {
         opcode::ATOMIC_CS => operands.compare = be64(segment, 8),

@@ -174,6 +174,8 @@ impl SendWqe {
                 .chunks_exact(16)
                 .map(|data| u32::from_be_bytes([data[0], data[1], data[2], data[3]]) & 0x7fff_ffff)
                 .fold(0, u32::wrapping_add),
+            // Extended atomics of four bytes say so in their modifier.
+            0x14 | 0x15 if self.opmod() == 8 => 4,
             0x11 | 0x12 | 0x14 | 0x15 => 8,
             _ => 0,
         }
