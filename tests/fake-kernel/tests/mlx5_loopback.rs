@@ -23,13 +23,13 @@ const ENVIRONMENTS: [(&str, &str); 4] = [
     ("MLX5_SHUT_UP_BF", "1"),
 ];
 
-/// Parts of the program that our plug-in runs.
-const PARTS: [&str; 8] = [
-    "rc", "uc", "srq", "ud", "events", "windows", "xrc", "errors",
+/// Parts of the program that our plug-in runs: all but dynamic connections, which need libmlx5's own interface.
+const PARTS: [&str; 9] = [
+    "rc", "uc", "resize", "srq", "ud", "events", "windows", "xrc", "errors",
 ];
 
 /// Kinds of objects that our plug-in makes.
-const OBJECTS: [&str; 6] = ["srq", "xrc", "open", "ud", "rss", "domains"];
+const OBJECTS: [&str; 8] = ["srq", "xrc", "open", "ud", "rss", "memory", "domains", "cq"];
 
 /// The program under libmlx5, with its own interface for dynamic connections.
 fn official(test: &str, settings: &[&str], environments: &[(&str, &str)]) {
