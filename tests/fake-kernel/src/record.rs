@@ -146,15 +146,21 @@ pub fn ioctl(view: &RequestView<'_>) -> Recorded {
 
 /// What a plain `write()` says.
 pub fn plain(bytes: &[u8]) -> Recorded {
+    let view = frame::PlainView::parse(bytes);
     let mut bytes = bytes.to_vec();
-    let name = match frame::PlainView::parse(&bytes).and_then(|view| view.spec) {
-        Some(spec) => {
+    let name = match view.and_then(|view| Some((view.spec?, view.uhw_in.len()))) {
+        Some((spec, uhw)) => {
             let header = if spec.extended { 24 } else { 8 };
             if spec.extended {
                 mask(&mut bytes, 8);
             }
             for at in addresses(spec.name) {
                 mask(&mut bytes, header + at);
+            }
+            // rxe has no such data but what `addresses` knows
+            let start = bytes.len() - uhw;
+            for at in mlx5_addresses(spec.name, &bytes[start..]) {
+                mask_address(&mut bytes, start + at);
             }
             spec.name.to_owned()
         }
@@ -216,13 +222,7 @@ fn normalise_input(
             _ => &[],
         };
         for at in places {
-            // whether there is a ring at all is to be seen
-            if bytes
-                .get(*at..at + 8)
-                .is_some_and(|address| address != [0; 8])
-            {
-                mask(&mut bytes, *at);
-            }
+            mask_address(&mut bytes, *at);
         }
     }
     bytes
@@ -231,11 +231,20 @@ fn normalise_input(
 /// Offsets of addresses in mlx5's data (`uapi rdma/mlx5-abi.h`): rings and doorbell records.
 fn mlx5_addresses(call: &str, bytes: &[u8]) -> &'static [usize] {
     match call {
-        "UVERBS_METHOD_CQ_CREATE" | "UVERBS_METHOD_SRQ_CREATE" | "UVERBS_METHOD_WQ_CREATE" => {
-            &[0, 8]
-        }
+        "UVERBS_METHOD_CQ_CREATE"
+        | "UVERBS_METHOD_SRQ_CREATE"
+        | "UVERBS_METHOD_WQ_CREATE"
+        | "IB_USER_VERBS_CMD_CREATE_CQ"
+        | "IB_USER_VERBS_EX_CMD_CREATE_CQ"
+        | "IB_USER_VERBS_CMD_CREATE_SRQ"
+        | "IB_USER_VERBS_CMD_CREATE_XSRQ"
+        | "IB_USER_VERBS_EX_CMD_CREATE_WQ" => &[0, 8],
         "IB_USER_VERBS_CMD_RESIZE_CQ" => &[0],
-        "UVERBS_METHOD_QP_CREATE" if bytes.len() == size_of::<mlx5::CreateQp>() => {
+        "UVERBS_METHOD_QP_CREATE"
+        | "IB_USER_VERBS_CMD_CREATE_QP"
+        | "IB_USER_VERBS_EX_CMD_CREATE_QP"
+            if bytes.len() == size_of::<mlx5::CreateQp>() =>
+        {
             let (input, _) = mlx5::CreateQp::read_from_prefix(bytes).unwrap_or_default();
             if input.flags.contains(mlx5::CreateQpFlags::TYPE_DCT) {
                 &[0, 8] // the third is a key
@@ -245,6 +254,16 @@ fn mlx5_addresses(call: &str, bytes: &[u8]) -> &'static [usize] {
         }
         "IB_USER_VERBS_EX_CMD_CREATE_FLOW" => &[8],
         _ => &[],
+    }
+}
+
+/// Masks an address, so that it is to be seen whether there is one.
+fn mask_address(bytes: &mut [u8], at: usize) {
+    if bytes
+        .get(at..at + 8)
+        .is_some_and(|address| address != [0; 8])
+    {
+        mask(bytes, at);
     }
 }
 

@@ -6,7 +6,7 @@ use uverbs_abi::Command;
 use uverbs_abi::handle::Cq;
 use uverbs_abi::object::cq;
 use uverbs_abi::object::mlx5::extra::CREATE_CQ_UAR_INDEX;
-use uverbs_abi::types::CreateCqFlags;
+use uverbs_abi::types::{CreateCqFlags, DriverId};
 use uverbs_abi::write::WriteCall;
 use uverbs_abi::write::cq::{
     CqModeration, CreateCq as WriteCreateCq, DestroyCq, DestroyCqResp, ExCreateCq, ExModifyCq,
@@ -110,7 +110,9 @@ impl Uctx {
             return Err(Errno(libc::EOPNOTSUPP));
         }
         let comp_channel = attr.comp_channel.unwrap_or(-1);
-        if attr.flags.is_empty() {
+        // mlx5's completions have timestamps anyway, and the oldest command will do
+        let stamps_only = attr.flags == CreateCqFlags::TIMESTAMP_COMPLETION;
+        if attr.flags.is_empty() || stamps_only && self.driver() == DriverId::MLX5 {
             let mut call = WriteCall::new(WriteCreateCq {
                 user_handle: attr.user_handle,
                 cqe: attr.cqe,
