@@ -9,6 +9,7 @@ use oxverbs::control::mlx5::environment::Environment;
 use oxverbs::control::mlx5::geometry::{SendOps, Transport};
 use oxverbs::control::mlx5::qp::QpRequest;
 use oxverbs::control::mlx5::srq::SrqRequest;
+use oxverbs::control::mlx5::wq::WqRequest;
 use oxverbs::control::mlx5::{Mlx5Context, context};
 use oxverbs::sys::errno::Errno;
 use oxverbs::sys::fd::UverbsFd;
@@ -92,7 +93,22 @@ impl Base {
 
     fn make(&self, shape: Shape) -> Result<String, Errno> {
         match shape {
-            Shape::Cq { cqe } => {
+            Shape::Wq { wr, sge } => {
+                let request = WqRequest {
+                    pd: self.pd.handle(),
+                    cq: self.cq.handle(),
+                    user_handle: 1,
+                    max_wr: wr,
+                    max_sge: sge,
+                    async_event: Some(self.events),
+                    ..WqRequest::default()
+                };
+                let (mut object, _) = self.context.create_wq(&request)?;
+                let said = format!("{} {}", object.max_wr(), object.max_sge());
+                drop(object.destroy()?);
+                Ok(said)
+            }
+            Shape::Cq { cqe, again } => {
                 let request = CqRequest {
                     // as libibverbs' argument is an int
                     cqe: u32::try_from(cqe).unwrap_or(0),
@@ -100,8 +116,11 @@ impl Base {
                     async_event: Some(self.events),
                     ..CqRequest::default()
                 };
-                let (mut object, queue) = self.context.create_cq(&request)?;
-                let said = format!("{}", queue.entries() - 1);
+                let (mut object, mut queue) = self.context.create_cq(&request)?;
+                let granted = queue.entries() - 1;
+                let resized = object.resize(&mut queue, u32::try_from(again).unwrap_or(0));
+                let errno = resized.err().map_or(0, |errno| errno.0);
+                let said = format!("{granted} {errno} {}", queue.entries() - 1);
                 object.destroy()?;
                 Ok(said)
             }

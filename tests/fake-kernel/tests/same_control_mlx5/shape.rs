@@ -22,8 +22,14 @@ pub(crate) enum Shape {
     },
     Cq {
         cqe: i32,
+        /// The size to change to.
+        again: i32,
     },
     Srq {
+        wr: u32,
+        sge: u32,
+    },
+    Wq {
         wr: u32,
         sge: u32,
     },
@@ -50,7 +56,8 @@ impl fmt::Display for Shape {
                     "q {kind} {send_wr} {recv_wr} {send_sge} {recv_sge} {inline} {signal} {shared} {ops:x} {header}"
                 )
             }
-            Self::Cq { cqe } => write!(f, "c {cqe}"),
+            Self::Cq { cqe, again } => write!(f, "c {cqe} {again}"),
+            Self::Wq { wr, sge } => write!(f, "w {wr} {sge}"),
             Self::Srq { wr, sge } => write!(f, "s {wr} {sge}"),
         }
     }
@@ -69,6 +76,12 @@ impl Random {
 
     fn coin(&mut self, of: u64) -> bool {
         self.below(of) == 0
+    }
+
+    /// Entries of a completion queue; large ones take long to make.
+    fn completions(&mut self) -> i32 {
+        let most = if self.coin(40) { 1 << 22 } else { 1 << 15 };
+        self.size(most) as i32
     }
 
     /// Small numbers often, powers of two and their neighbours often, large ones at times.
@@ -91,17 +104,18 @@ pub(crate) fn shapes(seed: u64, count: usize) -> Vec<Shape> {
     const OPS: [u64; 5] = [0x3ff, 0x38f, 0xc, 0x404, 0x3ff];
     let mut random = Random(seed);
     (0..count)
-        .map(|_| match random.below(8) {
+        .map(|_| match random.below(9) {
             0 => Shape::Cq {
-                cqe: if random.coin(40) {
-                    random.size(1 << 22)
-                } else {
-                    random.size(1 << 15)
-                } as i32,
+                cqe: random.completions(),
+                again: random.completions(),
             },
             1 => Shape::Srq {
                 wr: random.size(32768),
                 sge: random.size(31),
+            },
+            2 => Shape::Wq {
+                wr: random.size(32768),
+                sge: random.size(32),
             },
             _ => {
                 let which = random.below(5) as usize;
