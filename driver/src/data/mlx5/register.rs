@@ -161,6 +161,12 @@ impl Register {
         }
     }
 
+    /// Whether it belongs to one queue.
+    #[inline(always)]
+    pub(super) fn is_exclusive(&self) -> bool {
+        matches!(self.state, State::Own { .. })
+    }
+
     /// Whether another register is a share of this one.
     pub fn shares(&self, other: &Self) -> bool {
         self.base == other.base

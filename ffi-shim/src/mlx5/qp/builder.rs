@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use oxverbs::ffi_core::mlx5::{
-    InlinePiece, Operation, PostError, QueueKind, Remote, Segmentation, SendFlags, Verb,
+    InlinePiece, Operation, Plain, PostError, QueueKind, Remote, Segmentation, SendFlags, Verb,
 };
 use oxverbs::ffi_core::wqe_format::rxe::Sge;
 use zerocopy::byteorder::big_endian::U32 as Be32;
@@ -128,10 +128,25 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     unsafe { locked(qp) }.hold();
     // SAFETY: held now.
     let send = unsafe { held(qp) };
-    send.draft = send.queue.begin();
+    send.queue.begin_in(&mut send.draft);
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: a queue pair of ours (C1), between start and complete.
+    let Send { queue, draft } = unsafe { held(qp) };
+    // SAFETY: the lock has been held since the batch was begun.
+    if !unsafe { queue.commit_plain(draft) } {
+        // SAFETY: as above.
+        return unsafe { wr_complete_any(qp) };
+    }
+    // SAFETY: as above; the references above are not used any more.
+    unsafe { locked(qp) }.release();
+    0
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_complete_any(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a queue pair of ours (C1), between start and complete.
     let Send { queue, draft } = unsafe { held(qp) };
     // All or nothing: an error anywhere posts none of the batch.
@@ -166,7 +181,34 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: &Operation) {
     let _ = unsafe { queue.open(draft, wr_id, flags, operation) };
 }
 
+/// Begins a plain work request if nothing is unusual; says whether it did.
+///
+/// # Safety
+///
+/// As for [`held`].
+#[inline(always)]
+unsafe fn begin_plain(qp: *mut ibv_qp_ex, what: Plain) -> bool {
+    // SAFETY: the caller's promise.
+    let Send { queue, draft } = unsafe { held(qp) };
+    // SAFETY: fields of a live object, written by this thread.
+    let wr_id = unsafe { (*qp).wr_id };
+    // SAFETY: as above.
+    let flags = SendFlags(unsafe { (*qp).wr_flags });
+    // SAFETY: the lock has been held since the batch was begun.
+    unsafe { queue.open_plain(draft, wr_id, flags, what) }
+}
+
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
+    // SAFETY: between start and complete (C1).
+    if !unsafe { begin_plain(qp, Plain::Send) } {
+        // SAFETY: as above.
+        unsafe { wr_send_any(qp) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_send_any(qp: *mut ibv_qp_ex) {
     // SAFETY: between start and complete (C1).
     unsafe { begin(qp, &Operation::Send) };
 }
@@ -194,6 +236,16 @@ unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, header: *mut c_void, len: u
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: between start and complete (C1).
+    if !unsafe { begin_plain(qp, Plain::Write(Remote { addr, rkey })) } {
+        // SAFETY: as above.
+        unsafe { wr_rdma_write_any(qp, rkey, addr) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_rdma_write_any(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    // SAFETY: between start and complete (C1).
     unsafe { begin(qp, &Operation::RdmaWrite(Remote { addr, rkey })) };
 }
 
@@ -207,6 +259,16 @@ unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64,
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    // SAFETY: between start and complete (C1).
+    if !unsafe { begin_plain(qp, Plain::Read(Remote { addr, rkey })) } {
+        // SAFETY: as above.
+        unsafe { wr_rdma_read_any(qp, rkey, addr) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_rdma_read_any(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: between start and complete (C1).
     unsafe { begin(qp, &Operation::RdmaRead(Remote { addr, rkey })) };
 }
@@ -277,6 +339,17 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: between start and complete (C1).
     let Send { queue, draft } = unsafe { held(qp) };
+    if !queue.set_sge_plain(draft, Sge { addr, length, lkey }) {
+        // SAFETY: as above.
+        unsafe { wr_set_sge_any(qp, lkey, addr, length) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_set_sge_any(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: between start and complete (C1).
+    let Send { queue, draft } = unsafe { held(qp) };
     // SAFETY: memory of the program's, readable by the verb's contract.
     let _ = unsafe { queue.set_sge(draft, &Sge { addr, length, lkey }) };
 }
@@ -291,6 +364,22 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, len: usize) {
+    // SAFETY: between start and complete (C1).
+    let Send { queue, draft } = unsafe { held(qp) };
+    let piece = InlinePiece {
+        addr: addr.cast_const().cast(),
+        len,
+    };
+    // SAFETY: readable by the verb's contract.
+    if !unsafe { queue.set_inline_plain(draft, piece) } {
+        // SAFETY: as above.
+        unsafe { wr_set_inline_data_any(qp, addr, len) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_set_inline_data_any(qp: *mut ibv_qp_ex, addr: *mut c_void, len: usize) {
     // SAFETY: between start and complete (C1).
     let Send { queue, draft } = unsafe { held(qp) };
     let piece = InlinePiece {

@@ -21,40 +21,37 @@ pub struct Draft {
     begun: u32,
     /// At this `head` the queue may be full, or there was an error.
     stop: u32,
-    /// Where the open work request is, or the next one will be. Numbers are as wide as they are read, so that none waits
-    /// for a narrower store.
-    blocks: u32,
-    head: u32,
-    /// The next work request's fence.
-    fence: u32,
-    /// See [`state`].
-    state: u32,
-    /// Units of the open work request, or the last one: before the payload, and in all.
-    payload: u32,
-    ds: u32,
+    /// Where the open work request is, or the next one will be: blocks in the lower half, work requests in the upper. A
+    /// batch is stored after each step, so what changes together is one word.
+    position: u64,
+    /// From the lower bits: [`state`] (32), units of the open work request or the last one before the payload (16) and
+    /// in all (16).
+    progress: u64,
     /// The control segment's first eight bytes as a number, without the units.
     ctrl: u64,
     error: Option<PostError>,
 }
 
 /// What is known of the open work request, as bits.
-mod state {
+pub(super) mod state {
     /// There is one.
-    pub(super) const OPEN: u32 = 1;
+    pub(in super::super) const OPEN: u32 = 1;
     /// It may have a payload and a destination.
-    pub(super) const TAKES: u32 = 1 << 1;
+    pub(in super::super) const TAKES: u32 = 1 << 1;
     /// It lacks a payload.
-    pub(super) const NEEDS_PAYLOAD: u32 = 1 << 2;
+    pub(in super::super) const NEEDS_PAYLOAD: u32 = 1 << 2;
     /// It lacks a destination.
-    pub(super) const NEEDS_DESTINATION: u32 = 1 << 3;
+    pub(in super::super) const NEEDS_DESTINATION: u32 = 1 << 3;
     /// The packet's header goes into the Ethernet segment.
-    pub(super) const HEADER: u32 = 1 << 4;
+    pub(in super::super) const HEADER: u32 = 1 << 4;
     /// With checksums.
-    pub(super) const CHECKSUMS: u32 = 1 << 5;
+    pub(in super::super) const CHECKSUMS: u32 = 1 << 5;
     /// It has inline data.
-    pub(super) const INLINE: u32 = 1 << 6;
+    pub(in super::super) const INLINE: u32 = 1 << 6;
     /// The next one has a small fence.
-    pub(super) const FENCE_NEXT: u32 = 1 << 7;
+    pub(in super::super) const FENCE_NEXT: u32 = 1 << 7;
+    /// The open work request, or if there is none the next one, has a small fence if it asks for none.
+    pub(in super::super) const FENCED: u32 = 1 << 8;
 
     /// `bit` if `condition`.
     #[inline(always)]
@@ -70,12 +67,8 @@ impl SendQueue {
         Draft {
             begun: self.head,
             stop: if self.accepting { self.stop } else { self.head },
-            blocks: self.blocks,
-            head: self.head,
-            fence: self.fence.0.into(),
-            state: 0,
-            payload: 0,
-            ds: 0,
+            position: position(self.blocks, self.head),
+            progress: state::if_so(self.fence != CtrlFlags::NONE, state::FENCED).into(),
             ctrl: 0,
             error: if self.accepting {
                 None
@@ -101,21 +94,21 @@ impl SendQueue {
         flags: SendFlags,
         operation: &Operation,
     ) -> Result<(), PostError> {
-        if draft.state & state::OPEN != 0 {
+        if draft.is(state::OPEN) {
             self.close(draft);
         }
-        if draft.head == draft.stop || draft.begun != self.head {
+        if draft.head() == draft.stop || draft.begun != self.head {
             self.look_for_room_of(draft)?;
         }
         // SAFETY: the caller's promise; there is room.
-        let it = match unsafe { self.describe(draft.blocks, flags, operation) } {
+        let it = match unsafe { self.describe(draft.blocks(), flags, operation) } {
             Ok(it) => it,
             Err(error) => return Err(draft.fail(error)),
         };
-        let flags_byte = self.always.0 | flags.ctrl(CtrlFlags(draft.fence as u8)).0;
+        let flags_byte = self.always.0 | flags.ctrl(draft.fence()).0;
         let segment = CtrlSegment::new(
             it.opcode,
-            draft.blocks as u16,
+            draft.blocks() as u16,
             self.qpn,
             0,
             CtrlFlags(flags_byte),
@@ -123,7 +116,7 @@ impl SendQueue {
         .with_opmod(it.opmod);
         draft.ctrl = u64::from_be(segment.doorbell());
         // SAFETY: behind the first eight bytes of a free block.
-        let half = unsafe { self.ring.block(draft.blocks).cast::<u64>().add(1) };
+        let half = unsafe { self.ring.block(draft.blocks()).cast::<u64>().add(1) };
         match it.imm {
             // SAFETY: as above.
             Some(imm) => unsafe { half.write(unit(segment.with_imm(imm))[1]) },
@@ -132,11 +125,9 @@ impl SendQueue {
             // SAFETY: as above.
             None => unsafe { half.cast::<u32>().write(unit(segment)[1] as u32) },
         }
-        let head = draft.head.wrapping_add(1);
-        self.remember(draft.blocks, wr_id, head, it.opcode.0, it.kind);
-        draft.payload = it.ds;
-        draft.ds = it.ds;
-        draft.state = state::OPEN
+        let head = draft.head().wrapping_add(1);
+        self.remember(draft.blocks(), wr_id, head, it.opcode.0, it.kind);
+        let state = state::OPEN
             | state::if_so(it.open, state::TAKES)
             | state::if_so(it.needs_payload, state::NEEDS_PAYLOAD)
             | state::if_so(it.open && self.transport != 0, state::NEEDS_DESTINATION)
@@ -146,6 +137,7 @@ impl SendQueue {
                 state::CHECKSUMS,
             )
             | state::if_so(it.next_fence != CtrlFlags::NONE, state::FENCE_NEXT);
+        draft.progress = progress(state, it.ds, it.ds);
         Ok(())
     }
 
@@ -158,7 +150,7 @@ impl SendQueue {
         if draft.begun != self.head {
             return Err(draft.fail(PostError::Incomplete));
         }
-        match self.look_for_room(draft.head) {
+        match self.look_for_room(draft.head()) {
             Ok(stop) => {
                 draft.stop = stop;
                 Ok(())
@@ -187,7 +179,7 @@ impl SendQueue {
     ) {
         let segment = av.to_dct(dctn, access_key);
         // SAFETY: the third word of the control segment of a block; only written to if `set_address` finds that it is open.
-        let word = unsafe { self.ring.block(draft.blocks).cast::<u8>().add(9) };
+        let word = unsafe { self.ring.block(draft.blocks()).cast::<u8>().add(9) };
         if self.set_address(draft, QueueKind::Dci, units::<_, 3>(segment)) {
             // SAFETY: as above, in a free block.
             unsafe { word.cast::<[u8; 2]>().write(stream.to_be_bytes()) };
@@ -209,16 +201,16 @@ impl SendQueue {
         kind: QueueKind,
         segment: [Unit; N],
     ) -> bool {
-        if draft.state & state::TAKES == 0 || kind != self.kind {
+        if !draft.is(state::TAKES) || kind != self.kind {
             draft.fail(PostError::Incomplete);
             return false;
         }
-        let mut cursor = Cursor::behind_ctrl(draft.blocks);
+        let mut cursor = Cursor::behind_ctrl(draft.blocks());
         for unit in segment {
             // SAFETY: the rest of a free block: `open` saw room.
             unsafe { cursor.put_in_block(&self.ring, unit) };
         }
-        draft.state &= !state::NEEDS_DESTINATION;
+        draft.progress &= !u64::from(state::NEEDS_DESTINATION);
         true
     }
 
@@ -229,11 +221,11 @@ impl SendQueue {
     /// As for [`set_sges`](Self::set_sges).
     #[inline(always)]
     pub unsafe fn set_sge(&self, draft: &mut Draft, sge: &Sge) -> Result<(), PostError> {
-        if draft.state & (state::TAKES | state::HEADER) != state::TAKES {
+        if draft.state() & (state::TAKES | state::HEADER) != state::TAKES {
             // SAFETY: the caller's promise.
             return unsafe { self.put_list(draft, std::slice::from_ref(sge)) };
         }
-        let mut cursor = Cursor::at(draft.blocks, draft.payload);
+        let mut cursor = Cursor::at(draft.blocks(), draft.payload());
         if cursor.ds() >= self.max_ds {
             return Err(draft.fail(PostError::TooManySges));
         }
@@ -290,8 +282,8 @@ impl SendQueue {
         piece: InlinePiece,
     ) -> Result<(), PostError> {
         let short = piece.len.wrapping_sub(1) < self.max_short as usize;
-        if short && draft.state & (state::TAKES | state::HEADER) == state::TAKES {
-            let mut cursor = Cursor::at(draft.blocks, draft.payload);
+        if short && draft.state() & (state::TAKES | state::HEADER) == state::TAKES {
+            let mut cursor = Cursor::at(draft.blocks(), draft.payload());
             // SAFETY: free blocks, in which short data has room; the caller's promise.
             if unsafe { self.put_short(&mut cursor, piece) } {
                 draft.set_payload(cursor, true);
@@ -364,15 +356,15 @@ impl SendQueue {
     where
         I: Iterator<Item = InlinePiece>,
     {
-        if draft.state & state::TAKES == 0 {
+        if !draft.is(state::TAKES) {
             return Err(draft.fail(PostError::Incomplete));
         }
-        if draft.state & state::HEADER == 0 {
-            let cursor = Cursor::at(draft.blocks, draft.payload);
+        if !draft.is(state::HEADER) {
+            let cursor = Cursor::at(draft.blocks(), draft.payload());
             return Ok((cursor, Consumed::default()));
         }
-        let mut cursor = Cursor::behind_ctrl(draft.blocks);
-        let checksums = draft.state & state::CHECKSUMS != 0;
+        let mut cursor = Cursor::behind_ctrl(draft.blocks());
+        let checksums = draft.is(state::CHECKSUMS);
         // SAFETY: behind the control segment of a free block; the caller's promise.
         let put = unsafe { self.put_eth(&mut cursor, checksums, pieces) };
         put.map(|consumed| (cursor, consumed))
@@ -384,7 +376,7 @@ impl SendQueue {
     pub fn raw(&self, draft: &mut Draft, wr_id: u64, wqe: &[u8]) -> Result<(), PostError> {
         // SAFETY: no headers are read.
         unsafe { self.open(draft, wr_id, SendFlags::NONE, &Operation::Nop) }?;
-        draft.state = 0;
+        draft.progress = 0;
         let Ok((ctrl, _)) = CtrlSegment::read_from_prefix(wqe) else {
             return Err(draft.fail(PostError::Length));
         };
@@ -393,17 +385,16 @@ impl SendQueue {
         if ds == 0 || ds > self.max_ds || length > wqe.len() {
             return Err(draft.fail(PostError::Length));
         }
-        let cursor = Cursor::at(draft.blocks, ds);
+        let cursor = Cursor::at(draft.blocks(), ds);
         // SAFETY: free blocks; the length was compared with the slice's and with the room.
         unsafe { self.ring.copy_in(cursor.first(), 0, wqe.as_ptr(), length) };
         let mut word = ctrl.opmod_idx_opcode;
-        word.set_index(draft.blocks as u16);
-        let head = draft.head.wrapping_add(1);
-        self.remember(draft.blocks, wr_id, head, ctrl.opcode().0, WorkKind::Raw);
+        word.set_index(draft.blocks() as u16);
+        let head = draft.head().wrapping_add(1);
+        self.remember(draft.blocks(), wr_id, head, ctrl.opcode().0, WorkKind::Raw);
         draft.ctrl = u64::from(word.into_bits().get()) << 32
             | u64::from(ctrl.qpn_ds.into_bits().get() & !u32::from(CtrlSegment::MAX_DS));
-        draft.ds = ds;
-        draft.state = state::OPEN;
+        draft.progress = progress(state::OPEN, ds, ds);
         Ok(())
     }
 
@@ -412,32 +403,29 @@ impl SendQueue {
     #[inline(always)]
     pub fn close(&self, draft: &mut Draft) {
         let wrong = state::NEEDS_PAYLOAD | state::NEEDS_DESTINATION;
-        if draft.state & (state::OPEN | wrong) != state::OPEN {
+        if draft.state() & (state::OPEN | wrong) != state::OPEN {
             draft.lack();
             return;
         }
-        let at = self.ring.block(draft.blocks).cast::<u64>();
-        // SAFETY: the first half of the control segment, in a free block.
-        unsafe { at.write((draft.ctrl | u64::from(draft.ds)).to_be()) };
+        let (blocks, ds) = (draft.blocks(), draft.ds());
+        self.put_first_half(blocks, draft.ctrl | u64::from(ds));
         if self.signature {
-            self.sign(draft.blocks, self.last_of(draft));
+            self.sign(blocks, self.last_of(draft));
         }
-        draft.head = draft.head.wrapping_add(1);
-        draft.blocks = draft.blocks.wrapping_add((draft.ds + 3) >> 2);
-        let fence = draft.state & state::FENCE_NEXT != 0;
-        draft.fence = if fence {
-            CtrlFlags::SMALL_FENCE.0.into()
-        } else {
-            0
-        };
-        draft.state &= state::INLINE;
+        draft.position = position(
+            blocks.wrapping_add((ds + 3) >> 2),
+            draft.head().wrapping_add(1),
+        );
+        let fence = state::if_so(draft.is(state::FENCE_NEXT), state::FENCED);
+        let state = draft.state() & state::INLINE | fence;
+        draft.progress = progress(state, draft.payload(), ds);
     }
 
     /// The open work request.
     #[inline(always)]
     fn last_of(&self, draft: &Draft) -> Last {
-        let cursor = Cursor::at(draft.blocks, draft.ds);
-        self.last(&cursor, draft.state & state::INLINE != 0)
+        let cursor = Cursor::at(draft.blocks(), draft.ds());
+        self.last(&cursor, draft.is(state::INLINE))
     }
 
     /// Ends the batch: gives all of it to the device, or nothing if there was an error. Says how many work requests.
@@ -448,27 +436,27 @@ impl SendQueue {
     #[inline]
     pub fn commit(&mut self, draft: &mut Draft) -> Result<u32, PostError> {
         let mut last = self.last_of(draft);
-        if draft.state & state::OPEN != 0 {
+        if draft.is(state::OPEN) {
             self.close(draft);
         } else {
             // Ended before: the last one lies behind where the next would be.
-            let blocks = draft.blocks.wrapping_sub(last.blocks);
+            let blocks = draft.blocks().wrapping_sub(last.blocks);
             last.ctrl = self.ring.block(blocks);
         }
         if draft.error.is_some() || draft.begun != self.head {
             return Err(draft.error.unwrap_or(PostError::Incomplete));
         }
-        let count = draft.head.wrapping_sub(self.head);
-        self.stop = if draft.fence == 0 {
-            draft.stop
+        let count = draft.head().wrapping_sub(self.head);
+        self.stop = if draft.is(state::FENCED) {
+            draft.head()
         } else {
-            draft.head
+            draft.stop
         };
         if count != 0 {
             let position = Position {
-                blocks: draft.blocks,
-                head: draft.head,
-                fence: CtrlFlags(draft.fence as u8),
+                blocks: draft.blocks(),
+                head: draft.head(),
+                fence: draft.fence(),
             };
             self.announce(position, last);
         }
@@ -476,7 +464,88 @@ impl SendQueue {
     }
 }
 
+/// See [`Draft::position`].
+#[inline(always)]
+pub(super) fn position(blocks: u32, head: u32) -> u64 {
+    u64::from(head) << 32 | u64::from(blocks)
+}
+
+/// See [`Draft::progress`].
+#[inline(always)]
+pub(super) fn progress(state: u32, payload: u32, ds: u32) -> u64 {
+    u64::from(ds) << 48 | u64::from(payload) << 32 | u64::from(state)
+}
+
 impl Draft {
+    #[inline(always)]
+    pub(super) fn blocks(&self) -> u32 {
+        self.position as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn head(&self) -> u32 {
+        (self.position >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn state(&self) -> u32 {
+        self.progress as u32
+    }
+
+    /// Whether one of these bits is set.
+    #[inline(always)]
+    pub(super) fn is(&self, bits: u32) -> bool {
+        self.progress as u32 & bits != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn payload(&self) -> u32 {
+        (self.progress >> 32) as u16 as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn ds(&self) -> u32 {
+        (self.progress >> 48) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn stop(&self) -> u32 {
+        self.stop
+    }
+
+    /// Begins anew, without fence.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, head: u32, stop: u32, blocks: u32) {
+        self.begun = head;
+        self.stop = stop;
+        self.position = position(blocks, head);
+        self.progress = 0;
+        self.error = None;
+    }
+
+    #[inline(always)]
+    pub(super) fn first_half(&self) -> u64 {
+        self.ctrl
+    }
+
+    /// Stores what a work request that is begun changes.
+    #[inline(always)]
+    pub(super) fn store(&mut self, position: u64, progress: u64, ctrl: u64) {
+        self.position = position;
+        self.progress = progress;
+        self.ctrl = ctrl;
+    }
+
+    /// The flag of a work request that asks for no fence.
+    #[inline(always)]
+    fn fence(&self) -> CtrlFlags {
+        if self.is(state::FENCED) {
+            CtrlFlags::SMALL_FENCE
+        } else {
+            CtrlFlags::NONE
+        }
+    }
+
     /// The first error of the batch; work requests begun after it are refused with the same.
     #[inline]
     pub fn error(&self) -> Option<PostError> {
@@ -485,9 +554,14 @@ impl Draft {
 
     #[inline(always)]
     fn set_payload(&mut self, cursor: Cursor, inline: bool) {
-        self.ds = cursor.ds();
-        let inline = state::if_so(inline, state::INLINE);
-        self.state = self.state & !(state::NEEDS_PAYLOAD | state::INLINE) | inline;
+        self.put_payload(cursor.ds(), state::if_so(inline, state::INLINE));
+    }
+
+    /// The open work request has a payload now, up to a unit.
+    #[inline(always)]
+    pub(super) fn put_payload(&mut self, ds: u32, inline: u32) {
+        let gone = u64::from(u16::MAX) << 48 | u64::from(state::NEEDS_PAYLOAD | state::INLINE);
+        self.progress = self.progress & !gone | u64::from(ds) << 48 | u64::from(inline);
     }
 
     /// Makes the batch fail with an error that the caller found.
@@ -499,7 +573,7 @@ impl Draft {
     #[cold]
     #[inline(never)]
     fn lack(&mut self) {
-        if self.state & state::OPEN != 0 {
+        if self.is(state::OPEN) {
             self.fail(PostError::Incomplete);
         }
     }
@@ -507,9 +581,9 @@ impl Draft {
     #[cold]
     #[inline(never)]
     fn fail(&mut self, error: PostError) -> PostError {
-        self.state = 0;
+        self.progress = 0;
         // The next work request meets the error there.
-        self.stop = self.head;
+        self.stop = self.head();
         *self.error.get_or_insert(error)
     }
 }

@@ -6,6 +6,7 @@
 //! | `request` | what can be posted |
 //! | `list` | posting whole work requests, one or a list (`ibv_post_send`) |
 //! | `quick` | the frequent ones among them, by straight stores |
+//! | `step` | the frequent steps of a batch, by straight stores |
 //! | `draft` | describing a batch step by step (`ibv_wr_*`) |
 //! | `operation` | what a work request of such a batch does |
 //! | `segments` | local memory, windows, packets: the segments that both write |
@@ -16,6 +17,7 @@ mod operation;
 mod quick;
 mod request;
 mod segments;
+mod step;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -30,6 +32,7 @@ pub use request::{
     AtomicOperands, Bind, Destination, InlinePiece, Remote, Segmentation, SendFlags, SendRequest,
     WrOpcode,
 };
+pub use step::Plain;
 
 use super::error::PostError;
 use super::record::{QueueKind, QueueRecord, SendShared, Slots, WorkKind};
@@ -103,6 +106,10 @@ pub struct SendQueue {
     table: &'static quick::Table,
     /// Which classes of operations a batch may have.
     classes: u16,
+    /// Which of them go by the frequent steps.
+    stepwise: u16,
+    /// For those: see [`step::flag_words`].
+    flag_words: [u32; 8],
     /// Units of the transport's own segment, behind the control segment.
     transport: u32,
     /// Units of 16 bytes of one work request: more could run into blocks that are still posted.
@@ -174,6 +181,11 @@ impl SendQueue {
         assert!(limits.max_wr != 0 && limits.max_wr <= ring.wqebbs());
         assert!(limits.min_inline_header == 0 || limits.min_inline_header == 18);
         let of_one = ring.wqebbs() / limits.max_wr * (SEND_WQE_BB / DS_UNIT) as u32;
+        let always = if signal_all {
+            CtrlFlags::CQ_UPDATE
+        } else {
+            CtrlFlags::NONE
+        };
         Self {
             ring,
             slots: shared.slots(),
@@ -181,17 +193,19 @@ impl SendQueue {
             head: 0,
             stop: 0,
             qpn: record.number(),
-            always: if signal_all {
-                CtrlFlags::CQ_UPDATE
-            } else {
-                CtrlFlags::NONE
-            },
+            always,
+            flag_words: step::flag_words(always),
             fence: CtrlFlags::NONE,
             signature,
             accepting: false,
             kind: record.kind(),
             table: quick::table(record.kind(), !signature && limits.max_sge != 0),
             classes: operation::classes(record.kind()),
+            stepwise: if signature {
+                0
+            } else {
+                step::classes(record.kind())
+            },
             transport: segments::transport_units(record.kind()),
             max_short: quick::max_short(limits.max_inline, of_one),
             max_ds: of_one.min(CtrlSegment::MAX_DS.into()),
@@ -361,6 +375,15 @@ impl SendQueue {
     /// Gives what was written since the last time to the device.
     #[inline(always)]
     fn announce(&mut self, position: Position, last: Last) {
+        // SAFETY: nothing is promised.
+        unsafe { self.announce_to::<false>(position, last) };
+    }
+
+    /// # Safety
+    ///
+    /// With `EXCLUSIVE`, the register belongs to this queue.
+    #[inline(always)]
+    unsafe fn announce_to<const EXCLUSIVE: bool>(&mut self, position: Position, last: Last) {
         let alone = position.head.wrapping_sub(self.head) == 1;
         self.blocks = position.blocks;
         self.head = position.head;
@@ -375,6 +398,10 @@ impl SendQueue {
             inline: last.inline,
         };
         let (start, end) = (self.ring.start().cast(), self.ring.end().cast());
+        if EXCLUSIVE {
+            // SAFETY: the caller's promise; spares the way for others.
+            unsafe { std::hint::assert_unchecked(self.register.is_exclusive()) };
+        }
         // SAFETY: the last work request is complete and lies in the ring, which is whole blocks.
         unsafe { self.register.ring(announced, start, end) };
     }

@@ -91,15 +91,15 @@ pub enum Operation {
 }
 
 /// Operations by class, as bits: which classes a kind of queue has is one number.
-mod class {
-    pub(super) const SEND: u16 = 1;
-    pub(super) const INVALIDATE: u16 = 1 << 1;
-    pub(super) const WRITE: u16 = 1 << 2;
-    pub(super) const READ: u16 = 1 << 3;
-    pub(super) const ATOMIC: u16 = 1 << 4;
-    pub(super) const WINDOW: u16 = 1 << 5;
-    pub(super) const PACKET: u16 = 1 << 6;
-    pub(super) const COPY: u16 = 1 << 7;
+pub(super) mod class {
+    pub(in super::super) const SEND: u16 = 1;
+    pub(in super::super) const INVALIDATE: u16 = 1 << 1;
+    pub(in super::super) const WRITE: u16 = 1 << 2;
+    pub(in super::super) const READ: u16 = 1 << 3;
+    pub(in super::super) const ATOMIC: u16 = 1 << 4;
+    pub(in super::super) const WINDOW: u16 = 1 << 5;
+    pub(in super::super) const PACKET: u16 = 1 << 6;
+    pub(in super::super) const COPY: u16 = 1 << 7;
 }
 
 /// The classes of operations that a kind of queue has.

@@ -7,6 +7,7 @@ mod packets;
 mod recv;
 mod register;
 mod send;
+mod step;
 mod table;
 mod wrap;
 
