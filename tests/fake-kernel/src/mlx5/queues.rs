@@ -125,6 +125,13 @@ pub(crate) fn cq(
         let fixed = st.context(fd)?.mlx5.uars.fixed.first();
         fixed.cloned().ok_or(EINVAL)?
     };
+    let mut spent_arm = 0;
+    if st.config.mlx5.runs {
+        // No program writes this word, so the first one that it writes is seen whatever it is, even if another
+        // queue's doorbell hides this one's.
+        spent_arm = u32::MAX;
+        raw::copy_out(sent.db_addr + 4, &spent_arm.to_ne_bytes())?;
+    }
     let queue = CompletionQueue {
         cqn: number,
         user_handle: new.user_handle,
@@ -135,8 +142,9 @@ pub(crate) fn cq(
         inner: Mutex::new(Inner {
             buffer,
             producer: 0,
-            spent_arm: 0,
+            spent_arm,
             last_solicited: 0,
+            is_broken: false,
             spent_bell: uar.read(0x20),
         }),
         uar: Some(uar),
@@ -179,6 +187,10 @@ pub(crate) fn resize_cq(
         entry: sent.cqe_size.into(),
     };
     pin(buffer.address, buffer.len())?;
+    // The firmware moves nothing: what is not taken must fit.
+    if queue.held() > count {
+        return Err(EINVAL);
+    }
     queue.resize(buffer);
     cq.cqe = count - 1;
     Ok((cq.cqe, Vec::new()))

@@ -232,6 +232,9 @@ fn scatter_answer(
     wqe: &SendWqe,
     mut answer: &[u8],
 ) -> Result<(), Nak> {
+    if (answer.len() as u64) > request.length() {
+        return Err(Nak::Syndrome(syndrome::LOCAL_LENGTH_ERR));
+    }
     if wqe.is_signaled() && in_completion(st, sender, answer.len()) {
         return Ok(());
     }

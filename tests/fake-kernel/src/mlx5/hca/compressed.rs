@@ -152,6 +152,7 @@ mod tests {
                 spent_arm: 0,
                 spent_bell: [0; 8],
                 last_solicited: 0,
+                is_broken: false,
             }),
         }
     }

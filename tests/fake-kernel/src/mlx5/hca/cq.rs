@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) spent_arm: u32,
     /// Counter behind the last solicited completion.
     pub(crate) last_solicited: u32,
+    /// Whether it overran: nothing is written any more.
+    pub(crate) is_broken: bool,
     /// The doorbell that was used up by an event.
     pub(crate) spent_bell: [u8; 8],
 }
@@ -72,6 +74,8 @@ impl Buffer {
 pub enum Refused {
     /// The program has not taken the entry that would be overwritten.
     Overrun,
+    /// That happened to an earlier completion.
+    Broken,
     /// The queue was destroyed.
     Destroyed,
 }
@@ -149,14 +153,25 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Whether `n` completions can be written.
+    /// Completions that the program has not taken.
+    pub(crate) fn held(&self) -> u32 {
+        let producer = self.producer();
+        producer.wrapping_sub(self.consumer()) & 0xff_ffff
+    }
+
+    /// Whether `n` completions can be written. One that cannot breaks the queue, as it does the device's: until it
+    /// is destroyed nothing more is written.
     pub(crate) fn reserve(&self, n: u32) -> Result<(), Refused> {
-        let inner = self.inner();
         if !self.is_alive() {
             return Err(Refused::Destroyed);
         }
-        let held = inner.producer.wrapping_sub(self.consumer()) & 0xff_ffff;
+        let held = self.held();
+        let mut inner = self.inner();
+        if inner.is_broken {
+            return Err(Refused::Broken);
+        }
         if held + n > inner.buffer.count && !self.ignores_overrun {
+            inner.is_broken = true;
             return Err(Refused::Overrun);
         }
         Ok(())

@@ -224,7 +224,7 @@ pub(crate) fn complete(
         Err(Refused::Overrun) => {
             cq_async_event(st, device, cq, EventType::CQ_ERR);
         }
-        Err(Refused::Destroyed) => {}
+        Err(Refused::Broken | Refused::Destroyed) => {}
     }
     result
 }
