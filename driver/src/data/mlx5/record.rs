@@ -151,6 +151,8 @@ impl Slots {
 /// The part of a send queue that its poller knows.
 pub struct SendShared {
     slots: Box<[WorkSlot]>,
+    /// Their number less one.
+    mask: u32,
     tail: CachePadded<AtomicU32>,
     ring: NonNull<u8>,
     /// The key whose memory does not exist; zero if the device has none.
@@ -173,6 +175,7 @@ impl SendShared {
         assert!(wqebbs.is_power_of_two() && wqebbs <= 1 << 16);
         Self {
             slots: (0..wqebbs).map(|_| WorkSlot::default()).collect(),
+            mask: wqebbs - 1,
             tail: CachePadded::new(AtomicU32::new(0)),
             ring,
             null_lkey,
@@ -199,8 +202,8 @@ impl SendShared {
 
     #[inline]
     fn slot(&self, wqebb: u32) -> &WorkSlot {
-        let place = wqebb as usize & (self.slots.len() - 1);
-        // SAFETY: the length is a power of two, so the masked index is below it.
+        let place = (wqebb & self.mask) as usize;
+        // SAFETY: the mask is the length, a power of two, less one, so the masked index is below the length.
         unsafe { self.slots.get_unchecked(place) }
     }
 
@@ -289,6 +292,8 @@ impl WrIds<'_> {
 /// The part of a receive queue (a queue pair's own, or a receive work queue) that its poller knows.
 pub struct RecvShared {
     wr_ids: Box<[AtomicU64]>,
+    /// Their number less one.
+    mask: u32,
     tail: CachePadded<AtomicU32>,
     ring: NonNull<u8>,
     stride_shift: u32,
@@ -319,6 +324,7 @@ impl RecvShared {
         assert!((4..16).contains(&stride_shift));
         Self {
             wr_ids: (0..entries).map(|_| AtomicU64::new(0)).collect(),
+            mask: entries - 1,
             tail: CachePadded::new(AtomicU32::new(0)),
             ring,
             stride_shift,
@@ -368,8 +374,8 @@ impl RecvShared {
 
     #[inline]
     fn slot(&self, entry: u32) -> &AtomicU64 {
-        let place = entry as usize & (self.wr_ids.len() - 1);
-        // SAFETY: the length is a power of two, so the masked index is below it.
+        let place = (entry & self.mask) as usize;
+        // SAFETY: the mask is the length, a power of two, less one, so the masked index is below the length.
         unsafe { self.wr_ids.get_unchecked(place) }
     }
 

@@ -21,18 +21,37 @@ use super::protocol::visit;
 use super::record::QueueRecord;
 use crate::sys::barrier;
 
-/// User indices have 24 bits, 12 for each level.
-const LEVEL_BITS: u32 = 12;
-const LEVEL_LEN: usize = 1 << LEVEL_BITS;
+/// User indices have 24 bits. The first level takes the upper 8, the second the lower 16: whole bytes of a completion, so
+/// that a poller takes them apart by loads.
+const LOWER_BITS: u32 = 16;
+const UPPER_LEN: usize = 1 << 8;
+const LOWER_LEN: usize = 1 << LOWER_BITS;
 /// The largest user index, plus one.
-pub const USER_INDICES: u32 = 1 << (2 * LEVEL_BITS);
+pub const USER_INDICES: u32 = 1 << 24;
 
-type Level<T> = [AtomicPtr<T>; LEVEL_LEN];
+/// Records by the lower bits. Half a megabyte of addresses; the system gives memory to the pages that are used, and indices
+/// are given out from the lowest on.
+type Lower = [AtomicPtr<QueueRecord>; LOWER_LEN];
+type Upper = [AtomicPtr<Lower>; UPPER_LEN];
+
+/// Where nothing was inserted yet, so that a poller need not ask for a missing level.
+static NOTHING: Lower = [const { AtomicPtr::new(ptr::null_mut()) }; LOWER_LEN];
+
+const fn nothing() -> *mut Lower {
+    (&raw const NOTHING).cast_mut()
+}
+
+const fn split(user_index: u32) -> (usize, usize) {
+    (
+        (user_index >> LOWER_BITS) as usize % UPPER_LEN,
+        user_index as usize % LOWER_LEN,
+    )
+}
 
 /// Records by user index, for one device context.
 pub struct UserIndexTable {
     /// Second levels live as long as the table.
-    levels: Box<Level<Level<QueueRecord>>>,
+    levels: Box<Upper>,
     /// Whether readers need no barrier of their own.
     one_sided: bool,
     state: Mutex<State>,
@@ -57,20 +76,16 @@ struct Retired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadUserIndex;
 
-fn empty_level<T>() -> Box<Level<T>> {
-    let entries: Box<[AtomicPtr<T>]> = (0..LEVEL_LEN)
-        .map(|_| AtomicPtr::new(ptr::null_mut()))
-        .collect();
-    entries
-        .try_into()
-        .unwrap_or_else(|_| unreachable!("as long as the level"))
+fn empty_level() -> Box<Lower> {
+    // SAFETY: null pointers are all zeros, and need not be written: pages that nobody uses cost no memory.
+    unsafe { Box::new_zeroed().assume_init() }
 }
 
 impl UserIndexTable {
     /// An empty table.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            levels: empty_level(),
+            levels: Box::new([const { AtomicPtr::new(nothing()) }; UPPER_LEN]),
             one_sided: barrier::can_order_all_threads(),
             state: Mutex::default(),
         })
@@ -91,15 +106,16 @@ impl UserIndexTable {
         }
         // Held, so that nobody else makes the level or takes the entry.
         let _state = self.state();
-        let first = &self.levels[(user_index >> LEVEL_BITS) as usize];
+        let (upper, lower) = split(user_index);
+        let first = &self.levels[upper];
         let mut level = first.load(Ordering::Relaxed);
-        if level.is_null() {
+        if level == nothing() {
             level = Box::into_raw(empty_level());
             first.store(level, Ordering::Release);
         }
         // SAFETY: a second level that this table made; it is freed by `drop` only.
         let level = unsafe { &*level };
-        let entry = &level[user_index as usize % LEVEL_LEN];
+        let entry = &level[lower];
         if !entry.load(Ordering::Relaxed).is_null() {
             return Err(BadUserIndex);
         }
@@ -119,12 +135,11 @@ impl UserIndexTable {
         }
         let mut state = self.state();
         // What was made and is replaced in the level is made under the lock.
-        let level = self.levels[(user_index >> LEVEL_BITS) as usize].load(Ordering::Relaxed);
-        // SAFETY: null, or a level that this table made.
-        let Some(level) = (unsafe { level.as_ref() }) else {
-            return false;
-        };
-        let raw = level[user_index as usize % LEVEL_LEN].swap(ptr::null_mut(), Ordering::AcqRel);
+        let (upper, lower) = split(user_index);
+        let level = self.levels[upper].load(Ordering::Relaxed);
+        // SAFETY: the level of nothing, which lives for ever, or one that this table made.
+        let level = unsafe { &*level };
+        let raw = level[lower].swap(ptr::null_mut(), Ordering::AcqRel);
         if raw.is_null() {
             return false;
         }
@@ -194,7 +209,7 @@ impl Drop for UserIndexTable {
     fn drop(&mut self) {
         for first in self.levels.iter_mut() {
             let level = *first.get_mut();
-            if level.is_null() {
+            if level == nothing() {
                 continue;
             }
             // SAFETY: made by `insert` of a box, and nobody else has the table any more.
@@ -223,7 +238,7 @@ impl fmt::Debug for UserIndexTable {
 /// Looks records up, for one completion queue at a time. What it finds stays until its visit ends.
 pub struct Reader {
     /// The table's first level and whether readers need no barrier, at hand.
-    levels: *const Level<Level<QueueRecord>>,
+    levels: *const Upper,
     one_sided: bool,
     table: Arc<UserIndexTable>,
     word: Arc<ReaderWord>,
@@ -289,7 +304,7 @@ impl Reader {
 
 /// Looks records up during a visit of a [`Reader`].
 #[derive(Clone, Copy)]
-pub(super) struct Finder(*const Level<Level<QueueRecord>>);
+pub(super) struct Finder(*const Upper);
 
 impl Finder {
     /// As [`Reader::find`].
@@ -299,13 +314,24 @@ impl Finder {
     /// A visit of the reader has begun, and neither this nor the record is used after its end.
     #[inline(always)]
     pub(super) unsafe fn find<'a>(self, user_index: u32) -> Option<&'a QueueRecord> {
-        let first = (user_index >> LEVEL_BITS) as usize % LEVEL_LEN;
+        let (upper, lower) = split(user_index);
+        // SAFETY: passed on.
+        unsafe { self.find_split(upper as u8, lower as u16) }
+    }
+
+    /// As [`find`](Self::find), of an index whose upper 8 and lower 16 bits are apart.
+    ///
+    /// # Safety
+    ///
+    /// As for [`find`](Self::find).
+    #[inline(always)]
+    pub(super) unsafe fn find_split<'a>(self, upper: u8, lower: u16) -> Option<&'a QueueRecord> {
         // SAFETY: the table's first level, which lives as long as the table, and the reader has a share of that.
         let levels = unsafe { &*self.0 };
-        let level = levels[first].load(Ordering::Acquire);
-        // SAFETY: null, or a level that the table made and keeps.
-        let level = unsafe { level.as_ref() }?;
-        let record = level[user_index as usize % LEVEL_LEN].load(Ordering::Acquire);
+        let level = levels[usize::from(upper)].load(Ordering::Acquire);
+        // SAFETY: the level of nothing, or one that the table made and keeps.
+        let level = unsafe { &*level };
+        let record = level[usize::from(lower)].load(Ordering::Acquire);
         // SAFETY: null, or a record that the table owned when it was looked up in a visit; it is not dropped before the
         // visit ends, and the caller does not use it longer.
         unsafe { record.as_ref() }

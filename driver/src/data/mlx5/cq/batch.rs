@@ -484,10 +484,14 @@ unsafe fn write_receive(out: *mut Completion, receive: &Receive<'_>, cqe: Entry,
     let place = unsafe { Place::new(out) };
     let kind = parse::receive_kind(op_own);
     place.set::<{ Place::WR_ID }>(receive.wr_id);
-    place.set::<{ Place::STATUS_OPCODE }>(pair(receive.status.0, kind.opcode));
+    if receive.status == WcStatus::SUCCESS {
+        place.set::<{ Place::STATUS_OPCODE }>(kind.status_opcode);
+    } else {
+        place.set::<{ Place::STATUS_OPCODE }>(pair(receive.status.0, kind.opcode));
+    }
     place.set::<{ Place::VENDOR_LENGTH }>(pair(0, cqe.get().byte_cnt.get()));
-    let imm = cqe.get().imm_inval_pkey.get();
-    place.set::<{ Place::IMM_QUEUE }>(pair(kind.imm_or_rkey(imm), cqe.get().qpn()));
+    let number = cqe.get().imm_inval_pkey.get();
+    place.set::<{ Place::IMM_QUEUE }>(pair(kind.imm_or_rkey(number), cqe.get().qpn()));
     let source = cqe.get().flags_rqpn.into_bits().get();
     let mut flags = kind.flags;
     if source >> 28 & 3 != 0 {
@@ -497,7 +501,7 @@ unsafe fn write_receive(out: *mut Completion, receive: &Receive<'_>, cqe: Entry,
         flags |= flag::IP_CSUM_OK;
     }
     place.set::<{ Place::SOURCE_FLAGS }>(pair(source & 0xff_ffff, flags));
-    let ids = half_pair(imm as u16, cqe.get().slid.get());
+    let ids = half_pair(number as u16, cqe.get().slid.get());
     let levels = u16::from_ne_bytes([(source >> 24) as u8 & 0xf, cqe.get().dlid_path_bits()]);
     place.set::<{ Place::REST }>(pair(ids, half_pair(levels, 0)));
 }

@@ -155,13 +155,15 @@ impl Finders {
     /// Between [`begin`](Readers::begin) and [`end`](Readers::end), and the record is not used after that.
     #[inline(always)]
     unsafe fn requester<'a, const V1: bool>(self, cqe: Entry) -> Option<&'a QueueRecord> {
-        let number = if V1 {
-            cqe.get().user_index()
-        } else {
-            cqe.get().qpn()
-        };
+        if V1 {
+            // The low 24 bits of a big-endian word, by byte and half-word.
+            let [_, upper, middle, low] = cqe.get().srqn_uidx.to_bytes();
+            let lower = u16::from_be_bytes([middle, low]);
+            // SAFETY: passed on.
+            return unsafe { self.queues.find_split(upper, lower) };
+        }
         // SAFETY: passed on.
-        unsafe { self.queues.find(number) }
+        unsafe { self.queues.find(cqe.get().qpn()) }
     }
 
     /// The queue of a receive completion.
@@ -276,27 +278,24 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
     let index = u32::from(cqe.get().wqe_counter.get());
     let mut status = WcStatus::SUCCESS;
     let mut checksums = false;
-    let wr_id = match queue.receive() {
-        ReceiveSide::Own(recv) => {
-            let wr_id = recv.wr_id(index);
-            if let Some(data) = data {
-                // SAFETY: passed on.
-                status = unsafe { scatter::to_receive_queue(recv, index, data) };
-            }
-            recv.complete_one();
-            checksums = queue.has_checksums();
-            wr_id
+    let wr_id = if let ReceiveSide::Own(recv) = queue.receive() {
+        let wr_id = recv.wr_id(index);
+        if let Some(data) = data {
+            // SAFETY: passed on.
+            status = unsafe { scatter::to_receive_queue(recv, index, data) };
         }
-        ReceiveSide::Shared(srq) => {
-            let wr_id = srq.wr_id(index);
-            if let Some(data) = data {
-                // SAFETY: passed on.
-                status = unsafe { scatter::to_shared_queue(srq, index, data) };
-            }
-            srq.release(index);
-            wr_id
+        recv.complete_one();
+        checksums = queue.has_checksums();
+        wr_id
+    } else {
+        let srq = queue.srq()?;
+        let wr_id = srq.wr_id(index);
+        if let Some(data) = data {
+            // SAFETY: passed on.
+            status = unsafe { scatter::to_shared_queue(srq, index, data) };
         }
-        ReceiveSide::None => return None,
+        srq.release(index);
+        wr_id
     };
     Some(Receive {
         queue,
@@ -309,49 +308,43 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
 /// What a kind of receive says about its completion.
 #[derive(Clone, Copy)]
 pub(super) struct ReceiveKind {
+    /// Status and `enum ibv_wc_opcode`, as they stand in a completion.
+    pub(super) status_opcode: u64,
     /// `enum ibv_wc_opcode`.
     pub(super) opcode: u32,
     /// `enum ibv_wc_flags`.
     pub(super) flags: u32,
-    /// All bits if the bytes of the immediate data count as they stand in memory (libibverbs gives them so).
-    raw_mask: u32,
-    /// All bits if they count as a number: the invalidated key.
-    number_mask: u32,
 }
 
 impl ReceiveKind {
-    const PLAIN: Self = Self {
-        opcode: opcode::RECV,
-        flags: 0,
-        raw_mask: 0,
-        number_mask: 0,
-    };
+    const fn of(opcode: u32, flags: u32) -> Self {
+        Self {
+            status_opcode: pair(WcStatus::SUCCESS.0, opcode),
+            opcode,
+            flags,
+        }
+    }
 
-    /// Immediate data or key, or 0.
+    /// Immediate data as its bytes stand in memory (libibverbs gives them so), the invalidated key as a number, or 0.
     #[inline(always)]
     pub(super) const fn imm_or_rkey(&self, number: u32) -> u32 {
-        number.to_be() & self.raw_mask | number & self.number_mask
+        if self.flags == 0 {
+            0
+        } else if self.flags == flag::WITH_INV {
+            number
+        } else {
+            number.to_be()
+        }
     }
 }
 
 /// By [`CqeOpcode`].
 static RECEIVES: [ReceiveKind; 16] = {
-    let mut table = [ReceiveKind::PLAIN; 16];
-    let imm = ReceiveKind {
-        flags: flag::WITH_IMM,
-        raw_mask: u32::MAX,
-        ..ReceiveKind::PLAIN
-    };
-    table[CqeOpcode::RESP_WR_IMM.0 as usize] = ReceiveKind {
-        opcode: opcode::RECV_RDMA_WITH_IMM,
-        ..imm
-    };
-    table[CqeOpcode::RESP_SEND_IMM.0 as usize] = imm;
-    table[CqeOpcode::RESP_SEND_INV.0 as usize] = ReceiveKind {
-        flags: flag::WITH_INV,
-        number_mask: u32::MAX,
-        ..ReceiveKind::PLAIN
-    };
+    let mut table = [ReceiveKind::of(opcode::RECV, 0); 16];
+    table[CqeOpcode::RESP_WR_IMM.0 as usize] =
+        ReceiveKind::of(opcode::RECV_RDMA_WITH_IMM, flag::WITH_IMM);
+    table[CqeOpcode::RESP_SEND_IMM.0 as usize] = ReceiveKind::of(opcode::RECV, flag::WITH_IMM);
+    table[CqeOpcode::RESP_SEND_INV.0 as usize] = ReceiveKind::of(opcode::RECV, flag::WITH_INV);
     table
 };
 
