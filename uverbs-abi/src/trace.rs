@@ -11,6 +11,8 @@
 //!   out 4
 //! ```
 //!
+//! mlx5's driver data is shown by its fields too.
+//!
 //! With [`Show::Portable`], what differs from run to run is left out: addresses, user handles, and
 //! numbers of descriptors. Two programs that do the same then have the same text.
 
@@ -20,6 +22,8 @@ use crate::ioctl::wire::{ATTR_UHW_IN, ATTR_UHW_OUT};
 use crate::ioctl::{AttrView, Kind, RequestView};
 use crate::layout::Layout;
 use crate::object::device::invoke_write;
+use crate::types::DriverId;
+use crate::udata::mlx5;
 use crate::write::frame::PlainView;
 use crate::write::{self, WriteSpec};
 
@@ -67,6 +71,20 @@ pub fn ioctl(
         }
         if !attr.mandatory() {
             write!(out, " optional")?;
+        }
+        let layout = match (spec, known, attr.id) {
+            (Some(spec), None, ATTR_UHW_IN) if spec.has_uhw => {
+                layout_of(view.driver(), spec.name, attr.len.into())
+            }
+            _ => None,
+        };
+        if let Some(layout) = layout {
+            writeln!(out, " in")?;
+            with_input(&attr, memory, &mut |bytes| match bytes {
+                Some(bytes) => driver_data(out, layout, bytes, show),
+                None => writeln!(out, "    unreadable"),
+            })?;
+            continue;
         }
         let kind = match (known, attr.id) {
             (Some(known), _) => Some(known.kind),
@@ -151,7 +169,16 @@ fn invoke(
             })?,
             1 => writeln!(out, "  out {} bytes", attr.len)?,
             ATTR_UHW_IN => with_input(&attr, memory, &mut |bytes| match bytes {
-                Some(bytes) => uhw_in(out, spec, bytes, show),
+                Some(bytes) => {
+                    let name = spec.map_or("", |spec| spec.name);
+                    match layout_of(view.driver(), name, bytes.len()) {
+                        Some(layout) => {
+                            writeln!(out, "  driver in")?;
+                            driver_data(out, layout, bytes, show)
+                        }
+                        None => uhw_in(out, spec, bytes, show),
+                    }
+                }
                 None => writeln!(out, "  driver in unreadable"),
             })?,
             ATTR_UHW_OUT => writeln!(out, "  driver out {} bytes", attr.len)?,
@@ -185,6 +212,33 @@ fn name(out: &mut dyn fmt::Write, command: u32, spec: Option<&WriteSpec>) -> fmt
         Some(spec) => write!(out, "{}", spec.name),
         None => write!(out, "command {command:#x}"),
     }
+}
+
+/// How the driver's data is laid out, where this crate knows.
+fn layout_of(driver: DriverId, call: &str, len: usize) -> Option<&'static Layout> {
+    match driver {
+        DriverId::MLX5 => mlx5::request_layout(call, len),
+        _ => None,
+    }
+}
+
+/// The driver's data, by its fields that are not zero.
+fn driver_data(out: &mut dyn fmt::Write, layout: &Layout, bytes: &[u8], show: Show) -> fmt::Result {
+    for field in layout.fields {
+        let Some(value) = bytes.get(field.offset..field.offset + field.size) else {
+            break; // sent by a program that knows less
+        };
+        if value.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        write!(out, "    {}", field.name)?;
+        if show == Show::All || !field.name.ends_with("_addr") {
+            write!(out, " ")?;
+            hex(out, value)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// The fields of a core request that are not zero, and what follows it.
