@@ -9,12 +9,22 @@ use uverbs_abi::ioctl::attribute::{In, Out, SliceIn};
 use uverbs_abi::ioctl::{Method, MethodSpec};
 use uverbs_abi::netlink::{self, nldev};
 use uverbs_abi::object::{self, Object, cq, qp};
+use uverbs_abi::trace::{self, Show};
 use uverbs_abi::types::{DriverId, QpCap, QpType};
 use uverbs_abi::write::frame::PlainView;
 use uverbs_abi::write::qp::{ModifyQp, QueryQp};
 use uverbs_abi::write::{WriteCall, WriteCommand};
 use uverbs_abi::{Command, RequestView, handle};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// Memory whose every address holds the same bytes.
+struct Anywhere<'m>(&'m [u8]);
+
+impl trace::Memory for Anywhere<'_> {
+    fn with(&self, _: u64, len: usize, f: &mut dyn FnMut(Option<&[u8]>)) {
+        f(self.0.get(..len));
+    }
+}
 
 #[derive(Debug)]
 enum Any {}
@@ -131,16 +141,27 @@ proptest! {
         let _ = black_box(PlainView::parse(&bytes));
     }
 
-    /// Frames whose lengths agree, of methods that exist.
+    /// Frames whose lengths agree, of methods that exist, the core's and mlx5's.
     #[test]
     fn requests_take_any_attributes(
-        object in 0u16..18,
-        method in 0u16..8,
-        attrs in vec((0u16..20, 0u16..70, any::<u16>(), any::<u16>(), any::<u64>()), 0..20),
+        object in prop_oneof![0u16..18, 0x1000u16..0x100a],
+        method in prop_oneof![0u16..8, 0x1000u16..0x1006],
+        driver in prop_oneof![Just(DriverId::MLX5), Just(DriverId::RXE)],
+        attrs in vec(
+            (
+                prop_oneof![0u16..20, 0x1000u16..0x1010],
+                0u16..70,
+                any::<u16>(),
+                any::<u16>(),
+                any::<u64>(),
+            ),
+            0..20,
+        ),
+        memory in vec(any::<u8>(), 0..70),
     ) {
         let length = (24 + 16 * attrs.len()) as u16;
         let mut bytes = [length, object, method, attrs.len() as u16].as_bytes().to_vec();
-        bytes.extend_from_slice(&[0; 16]);
+        bytes.extend_from_slice([0_u32, 0, driver.0, 0].as_bytes());
         for (id, len, flags, element, data) in &attrs {
             bytes.extend_from_slice([*id, *len, *flags, *element].as_bytes());
             bytes.extend_from_slice(data.as_bytes());
@@ -150,8 +171,12 @@ proptest! {
         for attr in view.attrs() {
             black_box(attr.inline_input());
         }
-        if let Some(spec) = object::find(Object(object), method) {
+        if let Some(spec) = object::find_of(driver, Object(object), method) {
             let _ = black_box(spec.check(&view));
+        }
+        for show in [Show::All, Show::Portable] {
+            let mut text = String::new();
+            trace::ioctl(&mut text, &view, &Anywhere(&memory), show).unwrap();
         }
         black_box(format!("{view:?}"));
     }

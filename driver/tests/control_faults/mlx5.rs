@@ -1,8 +1,8 @@
 //! Every verb that only mlx5 has, and those that take or give its data.
 
 use oxverbs::control::kernel::{
-    CreateCq, CreateMatcher, CreateQp, CreateRule, CreateSrq, CreateWq, DevxNotice, DmMr, RegUmem,
-    Uctx,
+    CreateCq, CreateMatcher, CreateQp, CreateRule, CreateSrq, CreateWq, DevxNotice, DmMr, DmabufMr,
+    RegUmem, Uctx,
 };
 use oxverbs::sys::errno::Errno;
 use uverbs_abi::handle::mlx5::{
@@ -11,9 +11,9 @@ use uverbs_abi::handle::mlx5::{
 use uverbs_abi::handle::{Counters, Cq, Dm, Flow, FlowAction, Pd, RwqIndTbl, Srq, Wq, Xrcd};
 use uverbs_abi::object::mlx5::{
     CreateFlowFlags, DevxEventChannelFlags, DmType, FlowTableType, FlowType, PacketReformatType,
-    PpAllocFlags, UarAllocType,
+    PpAllocFlags, RegDmabufFlags, UarAllocType,
 };
-use uverbs_abi::types::{QpCap, QpType, ReadCountersFlags, SrqType};
+use uverbs_abi::types::{AccessFlags, QpCap, QpType, ReadCountersFlags, SrqType};
 use uverbs_abi::udata::mlx5;
 use uverbs_abi::write::ah::AhAttr;
 use uverbs_abi::write::flow::{FlowAttr, FlowSpecActionDrop};
@@ -31,6 +31,21 @@ pub(crate) const VERBS: &[Case] = &[
     }),
     ("alloc_pd", Any, Plain, |u| {
         u.alloc_pd::<mlx5::AllocPdResp>().map(drop)
+    }),
+    ("query_context_mlx5", Ioctl, Plain, |u| {
+        u.query_context_mlx5().map(drop)
+    }),
+    ("reg_dmabuf_mr_mlx5", Ioctl, Object, |u| {
+        let mr = DmabufMr {
+            pd: Pd(1),
+            offset: 0,
+            length: 4096,
+            iova: 0,
+            fd: 5,
+            access: AccessFlags::LOCAL_WRITE,
+        };
+        u.reg_dmabuf_mr_mlx5(&mr, RegDmabufFlags::DATA_DIRECT)
+            .map(drop)
     }),
     ("alloc_uar", Ioctl, Object, |u| {
         u.alloc_uar(UarAllocType::BF).map(drop)

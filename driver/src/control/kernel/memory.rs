@@ -4,6 +4,7 @@ use std::os::fd::RawFd;
 
 use uverbs_abi::Command;
 use uverbs_abi::handle::{Mr, Mw, Pd};
+use uverbs_abi::object::mlx5::{RegDmabufFlags, extra};
 use uverbs_abi::object::{mr, mw, pd};
 use uverbs_abi::types::{AccessFlags, AdviseMrAdvice, AdviseMrFlags, MwType, ReregMrFlags, Sge};
 use uverbs_abi::write::WriteCall;
@@ -143,6 +144,23 @@ impl Uctx {
 
     /// Registers a dma-buf.
     pub fn reg_dmabuf_mr(&self, mr: &DmabufMr) -> Result<MrKeys, Errno> {
+        self.reg_dmabuf_mr_by(mr, None)
+    }
+
+    /// Registers a dma-buf with mlx5's own flags. Not in 6.1 (`EOPNOTSUPP`).
+    pub fn reg_dmabuf_mr_mlx5(
+        &self,
+        mr: &DmabufMr,
+        flags: RegDmabufFlags,
+    ) -> Result<MrKeys, Errno> {
+        self.reg_dmabuf_mr_by(mr, Some(flags))
+    }
+
+    fn reg_dmabuf_mr_by(
+        &self,
+        mr: &DmabufMr,
+        flags: Option<RegDmabufFlags>,
+    ) -> Result<MrKeys, Errno> {
         use mr::reg_dmabuf as reg;
         let mut cmd = Command::new();
         cmd.new_handle(reg::HANDLE)
@@ -154,6 +172,9 @@ impl Uctx {
             .input(reg::IOVA, mr.iova)
             .input(reg::FD, mr.fd)
             .flags(reg::ACCESS_FLAGS, mr.access);
+        if let Some(flags) = flags {
+            cmd.flags(extra::REG_DMABUF_FLAGS, flags);
+        }
         self.method(&mut cmd)?;
         Ok(MrKeys {
             handle: cmd.handle(reg::HANDLE)?,

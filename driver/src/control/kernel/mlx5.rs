@@ -5,9 +5,10 @@ use std::os::fd::{OwnedFd, RawFd};
 use uverbs_abi::Command;
 use uverbs_abi::handle::mlx5::{Any, DevxObj, DevxUmem, Pp, Uar, Var};
 use uverbs_abi::handle::{Dm, Pd};
+use uverbs_abi::object::device as core_device;
 use uverbs_abi::object::mlx5::{
     DevxEventChannelFlags, PpAllocFlags, QueryPort, UarAllocType, device, devx, devx_async_cmd_fd,
-    devx_async_event_fd, devx_obj, devx_umem, dm, pd, pp, uar, var,
+    devx_async_event_fd, devx_obj, devx_umem, dm, extra, pd, pp, uar, var,
 };
 use uverbs_abi::types::AccessFlags;
 use uverbs_abi::udata::mlx5::{AllocUcontextFlags, AllocUcontextReqV2, AllocUcontextResp};
@@ -99,6 +100,23 @@ impl Uctx {
             }
             request.flags = AllocUcontextFlags(request.flags.0 & !AllocUcontextFlags::DEVX.0);
         }
+    }
+
+    /// What [`get_context_mlx5`](Self::get_context_mlx5) answered to another process, which gave this one
+    /// the descriptor.
+    pub fn query_context_mlx5(&self) -> Result<ContextInfo<AllocUcontextResp>, Errno> {
+        use core_device::query_context as query;
+        let mut cmd = Command::new();
+        cmd.output(query::NUM_COMP_VECTORS)
+            .output(query::CORE_SUPPORT)
+            .output(extra::QUERY_CONTEXT_UCTX);
+        self.method(&mut cmd)?;
+        Ok(ContextInfo {
+            num_comp_vectors: cmd.get(query::NUM_COMP_VECTORS)?,
+            core_support: cmd.get(query::CORE_SUPPORT)?,
+            async_event: None,
+            udata: cmd.get(extra::QUERY_CONTEXT_UCTX)?,
+        })
     }
 
     /// Allocates a doorbell page. `EOPNOTSUPP` on kernels before 5.8, whose pages come with the
