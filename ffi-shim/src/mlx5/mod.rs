@@ -23,6 +23,7 @@ mod cq;
 mod device;
 mod dm;
 mod domain;
+mod flow;
 mod memory;
 mod qp;
 mod srq;
@@ -140,6 +141,7 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::create_ah, ah::create_ah as *const ()),
     (Op::create_cq, cq::create_cq as *const ()),
     (Op::create_cq_ex, cq::create_cq_ex as *const ()),
+    (Op::create_flow, flow::create_flow as *const ()),
     (Op::create_qp, qp::create_qp as *const ()),
     (Op::create_qp_ex, qp::create_qp_ex as *const ()),
     (
@@ -155,6 +157,7 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::dereg_mr, memory::dereg_mr as *const ()),
     (Op::destroy_ah, ah::destroy_ah as *const ()),
     (Op::destroy_cq, cq::destroy_cq as *const ()),
+    (Op::destroy_flow, flow::destroy_flow as *const ()),
     (Op::destroy_qp, qp::destroy_qp as *const ()),
     (
         Op::destroy_rwq_ind_table,

@@ -46,6 +46,7 @@ fn same(test: &str, settings: &str, parts: &[&str]) {
 fn control_verbs_answer_as_libmlx5s() {
     let parts = [
         "device", "regions", "cq", "qp", "srq", "ah", "states", "xrc", "domains", "wq", "dm",
+        "flow",
     ];
     let name = "fake-kernel::mlx5_plugin::control_verbs_answer_as_libmlx5s";
     same(name, "mlx5", &parts);

@@ -204,6 +204,7 @@ parts! {
     reliable_domains
     address_handles
     spreading
+    steering
     device_memory
     thread_domains
     multicast

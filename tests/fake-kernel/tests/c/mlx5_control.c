@@ -559,6 +559,42 @@ static void device_memory(void)
 	printf("dm mask: %s\n", MADE(MAKE(ibv_alloc_dm(context, &attr))));
 }
 
+static void flows(void)
+{
+	struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, NULL, 0);
+	struct ibv_qp *qp = make_qp(pd, cq, NULL, IBV_QPT_RAW_PACKET);
+	CHECK(cq && qp);
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+		struct ibv_flow_spec_ipv4 ipv4;
+		struct ibv_flow_spec_tcp_udp udp;
+		struct ibv_flow_spec_action_tag tag;
+	} rule = {
+		.attr = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof rule, .num_of_specs = 4, .port = 1, .priority = 3 },
+		.eth = { .type = IBV_FLOW_SPEC_ETH, .size = sizeof rule.eth },
+		.ipv4 = { .type = IBV_FLOW_SPEC_IPV4, .size = sizeof rule.ipv4 },
+		.udp = { .type = IBV_FLOW_SPEC_UDP, .size = sizeof rule.udp },
+		.tag = { .type = IBV_FLOW_SPEC_ACTION_TAG, .size = sizeof rule.tag, .tag_id = 5 },
+	};
+	memset(&rule.eth.val, 1, sizeof rule.eth.val);
+	memset(&rule.eth.mask, 0xff, sizeof rule.eth.mask);
+	rule.ipv4.val.dst_ip = htobe32(0x0a000001);
+	rule.ipv4.mask.dst_ip = 0xffffffff;
+	rule.udp.val.dst_port = htobe16(4791);
+	rule.udp.mask.dst_port = 0xffff;
+	for (int specs = 0; specs < 5; specs++) {
+		rule.attr.num_of_specs = specs;
+		struct ibv_flow *flow = MAKE(ibv_create_flow(qp, &rule.attr));
+		printf("flow of %d: %s destroy %s\n", specs, MADE(flow), flow ? err(ibv_destroy_flow(flow)) : "-");
+	}
+	rule.ipv4.type = 0x77;
+	struct ibv_flow *flow = MAKE(ibv_create_flow(qp, &rule.attr));
+	printf("flow of an unknown kind: %s\n", MADE(flow));
+	printf("destroy %s", err(ibv_destroy_qp(qp)));
+	printf(" %s\n", err(ibv_destroy_cq(cq)));
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -580,6 +616,7 @@ int main(int argc, char **argv)
 		{ "wq", work_queues },
 		{ "ah", addresses },
 		{ "dm", device_memory },
+		{ "flow", flows },
 	};
 	for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)
 		if (argc < 2 || strcmp(argv[1], parts[i].name) == 0) {
