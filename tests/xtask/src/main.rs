@@ -15,6 +15,7 @@ mod fuzz;
 mod install;
 mod lab;
 mod oracle;
+mod suite;
 mod test;
 
 /// Tasks of the oxverbs repository.
@@ -40,6 +41,7 @@ enum Word {
     Install(install::Arguments),
     Lab(lab::Arguments),
     Oracle(oracle::Arguments),
+    Suite(suite::Arguments),
     Test(test::Arguments),
 }
 
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Oracle(arguments) => oracle::run(&arguments),
+        Word::Suite(arguments) => suite::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
     };
     match result {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 mod counts;
 mod host;
-mod run;
+pub(crate) mod run;
 mod skips;
 mod stages;
 
