@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -17,12 +17,15 @@ use crate::bench::worker::{self, Measured};
 use crate::c::device::CDevice;
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
-use crate::c::subject::CMaker;
+use crate::c::subject::{CMaker, CSubject};
 use crate::call::Service;
 use crate::campaign::{self, Maker, Plan, Report};
 use crate::compare::Findings;
-use crate::native::NativeMaker;
+use crate::matrix;
+use crate::native::{NativeMaker, NativeSubject};
+use crate::ring::BLOCK;
 use crate::shape::set_inline_header;
+use crate::subject::{Completing, Polling, Subject as _};
 
 /// Compares with Debian's libmlx5, and times.
 #[derive(Debug, Parser)]
@@ -35,10 +38,34 @@ pub struct Arguments {
 enum Word {
     /// Posts the same through all and compares.
     Compare(Compare),
+    /// Completes work requests in every way and compares what polling says.
+    Matrix(Matrix),
     /// Times everything in this process and prints it as JSON.
     Measure(Measure),
     /// Times everything, in a process for each of libmlx5's modes, and says which limits are missed.
     Bench(Bench),
+}
+
+#[derive(Debug, Args)]
+struct Matrix {
+    /// Times that the matrix is gone through.
+    #[arg(long, default_value_t = 50)]
+    rounds: u64,
+    /// Of the numbers in fields.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Bytes of an entry: 64 or 128.
+    #[arg(long, default_value_t = 64)]
+    entry: u32,
+    /// Our plug-in, for the device that `OXVERBS_DEVICES` names.
+    #[arg(long)]
+    plugin: Option<String>,
+    /// End of the file names of the libraries that must be loaded, such as `56.1`.
+    #[arg(long)]
+    expect: Option<String>,
+    /// Write the numbers to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -132,8 +159,100 @@ pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
             println!("{}", serde_json::to_string(&measured)?);
             Ok(0)
         }
+        Word::Matrix(arguments) => matrix(arguments, kernel),
         Word::Bench(arguments) => bench(arguments),
     }
+}
+
+fn matrix(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {
+    ensure!(
+        matches!(arguments.entry, 64 | 128),
+        "entries have 64 or 128 bytes"
+    );
+    // SAFETY: there is no other thread.
+    unsafe { std::env::set_var("MLX5_CQE_SIZE", arguments.entry.to_string()) };
+    // SAFETY: as above. The reports about errors are compared elsewhere.
+    unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
+    let (library, release) = libraries(arguments.plugin.as_deref(), arguments.expect.as_deref())?;
+    let official = CDevice::open(library, "mlx5_0")?;
+    let shim = match &arguments.plugin {
+        Some(_) => Some(CDevice::open(library, "mlx5_1")?),
+        None => None,
+    };
+    let wide = arguments.entry == 128;
+    let mut findings: BTreeMap<&'static str, Findings> = BTreeMap::new();
+    for polling in [Polling::Array, Polling::Lazy] {
+        let make = |name, device, index| {
+            CSubject::new(
+                name,
+                device,
+                Places::new(kernel, index),
+                matrix::SPEC,
+                polling,
+            )
+        };
+        let mut witness = make("libmlx5", &official, 0)?;
+        let blocks = (witness.memory().ring.len() / BLOCK) as u32;
+        let spec = witness.spec();
+        let mut subjects: Vec<Box<dyn Completing + '_>> = vec![
+            Box::new(make("libmlx5", &official, 0)?),
+            Box::new(NativeSubject::new(spec, blocks, arguments.entry, polling)?),
+        ];
+        if let Some(device) = &shim {
+            subjects.push(Box::new(make("shim", device, 1)?));
+        }
+        for subject in &mut subjects {
+            let found = matrix::run(
+                &mut witness,
+                &mut **subject,
+                wide,
+                arguments.rounds,
+                arguments.seed,
+            )?;
+            findings.entry(subject.name()).or_default().add(found);
+        }
+    }
+    for (name, found) in &findings {
+        println!("{name}: {} completions", found.completions);
+        print_findings(found);
+    }
+    let summary = Summary::of_findings(&findings, format!("libmlx5 {release}"));
+    finish(&summary, arguments.json.as_deref())
+}
+
+/// Loads the libraries, and makes sure that they are those of a release.
+fn libraries(plugin: Option<&str>, expect: Option<&str>) -> Result<(Library, String)> {
+    // The plug-in is asked first, and takes only the device that `OXVERBS_DEVICES` names.
+    let mut providers: Vec<&str> = plugin.into_iter().collect();
+    providers.push("libmlx5.so.1");
+    let library = Library::load(&providers)?;
+    let release = mapped_release("libmlx5")?;
+    let verbs = mapped_release("libibverbs")?;
+    println!("libmlx5 {release}, libibverbs {verbs}");
+    if let Some(wanted) = expect {
+        ensure!(
+            release.ends_with(wanted) && verbs.ends_with(wanted),
+            "release {wanted} was meant to be tested"
+        );
+    }
+    Ok((library, release))
+}
+
+/// Writes the numbers down, prints the last line, and says how the process ends.
+fn finish(summary: &Summary, json: Option<&Path>) -> Result<u8> {
+    if let Some(file) = json {
+        fs::write(file, serde_json::to_string_pretty(summary)? + "\n")?;
+    }
+    println!(
+        "oracle: {} wqes, {} completions, {} differences, {} named divergences",
+        summary.wqes,
+        summary.completions,
+        summary.differences,
+        summary.divergences.len()
+    );
+    Ok(u8::from(
+        summary.differences > 0 || !summary.missing.is_empty(),
+    ))
 }
 
 /// Runs this program again as a worker.
@@ -186,19 +305,7 @@ fn bench(arguments: &Bench) -> Result<u8> {
 }
 
 fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
-    // The plug-in is asked first, and takes only the device that `OXVERBS_DEVICES` names.
-    let mut providers: Vec<&str> = arguments.plugin.as_deref().into_iter().collect();
-    providers.push("libmlx5.so.1");
-    let library = Library::load(&providers)?;
-    let release = mapped_release("libmlx5")?;
-    let verbs = mapped_release("libibverbs")?;
-    println!("libmlx5 {release}, libibverbs {verbs}");
-    if let Some(wanted) = &arguments.expect {
-        ensure!(
-            release.ends_with(wanted) && verbs.ends_with(wanted),
-            "release {wanted} was meant to be tested"
-        );
-    }
+    let (library, release) = libraries(arguments.plugin.as_deref(), arguments.expect.as_deref())?;
     let make = |name, device: u8| -> Result<CMaker> {
         let mut opened = CDevice::open(library, &format!("mlx5_{device}"))?;
         opened.make_handles()?;
@@ -230,19 +337,10 @@ fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
     let report = campaign::run(&official, &subjects, plan, &services)?;
     print(&report);
     println!("took {:.1} s", start.elapsed().as_secs_f64());
-    let missing = report.coverage.missing().len() as u64;
-    let summary = Summary::of(&report, format!("libmlx5 {release}"));
-    if let Some(file) = &arguments.json {
-        fs::write(file, serde_json::to_string_pretty(&summary)? + "\n")?;
-    }
-    println!(
-        "oracle: {} wqes, {} completions, {} differences, {} named divergences",
-        summary.wqes,
-        summary.completions,
-        summary.differences,
-        summary.divergences.len()
-    );
-    Ok(u8::from(summary.differences + missing > 0))
+    let mut summary = Summary::of_findings(&report.findings, format!("libmlx5 {release}"));
+    summary.cells = report.coverage.len();
+    summary.missing = report.coverage.missing();
+    finish(&summary, arguments.json.as_deref())
 }
 
 /// The numbers of a comparison.
@@ -269,13 +367,8 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(report: &Report, witness: String) -> Self {
-        let ours = || {
-            report
-                .findings
-                .iter()
-                .filter(|(name, _)| **name != "libmlx5")
-        };
+    fn of_findings(findings: &BTreeMap<&'static str, Findings>, witness: String) -> Self {
+        let ours = || findings.iter().filter(|(name, _)| **name != "libmlx5");
         let mut divergences = BTreeMap::new();
         for (_, found) in ours() {
             for (name, n) in &found.divergences {
@@ -289,11 +382,23 @@ impl Summary {
             completions: sum(|found| found.completions),
             calls: sum(|found| found.calls),
             traced: sum(|found| found.traced),
-            differences: report.findings.values().map(Findings::count).sum(),
+            differences: findings.values().map(Findings::count).sum(),
             divergences,
-            cells: report.coverage.len(),
-            missing: report.coverage.missing(),
+            cells: 0,
+            missing: Vec::new(),
         }
+    }
+}
+
+fn print_findings(found: &Findings) {
+    for (kind, n) in &found.differences {
+        println!("  {n} x {kind}");
+        if let Some(example) = found.examples.get(kind) {
+            println!("    first: {example}");
+        }
+    }
+    for (kind, n) in &found.divergences {
+        println!("  {n} x named: {kind}");
     }
 }
 
@@ -304,15 +409,7 @@ fn print(report: &Report) {
             "{name}: {} WQEs, {} calls ({} traced), {} completions, {} bytes written, {} more by ours",
             found.wqes, found.calls, found.traced, found.completions, found.written, found.beyond
         );
-        for (kind, n) in &found.differences {
-            println!("  {n} x {kind}");
-            if let Some(example) = found.examples.get(kind) {
-                println!("    first: {example}");
-            }
-        }
-        for (kind, n) in &found.divergences {
-            println!("  {n} x named: {kind}");
-        }
+        print_findings(found);
     }
     let missing = report.coverage.missing();
     for cell in missing.iter().take(10) {

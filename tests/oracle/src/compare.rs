@@ -381,10 +381,6 @@ fn data_segments(wr: &Wr) -> Vec<u8> {
     wr.pieces.iter().flat_map(segment).collect()
 }
 
-fn our_mask_of(one: &[u8], other: &[u8]) -> Vec<bool> {
-    one.iter().zip(other).map(|(a, b)| a == b).collect()
-}
-
 fn register(
     findings: &mut Findings,
     turn: &mut Option<usize>,

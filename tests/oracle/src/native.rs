@@ -9,12 +9,12 @@ use oxverbs::control::mlx5::av::{Wire, address_vector};
 use oxverbs::data::mlx5::{
     AtomicOperands, Bind, BlueFlame, Completion as NativeCompletion, CompletionQueue, CqParts,
     CqeVersion, Destination, ErrorLog, InlinePiece, Operation, QueueKind, QueueRecord, ReceiveSide,
-    RecvShared, Register, Remote, Segmentation, SendFlags, SendLimits, SendParts, SendQueue,
-    SendRequest, SendShared, Sharing, UserIndexTable, Verb, WrOpcode,
+    RecvParts, RecvQueue, RecvShared, Register, Remote, Segmentation, SendFlags, SendLimits,
+    SendParts, SendQueue, SendRequest, SendShared, Sharing, UserIndexTable, Verb, WrOpcode,
 };
 use oxverbs_ffi::abi::attr::ibv_ah_attr;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
-use wqe_format::mlx5::DatagramSegment;
+use wqe_format::mlx5::{Cqe64, DatagramSegment};
 use wqe_format::rxe::Sge;
 use zerocopy::byteorder::big_endian::U32;
 
@@ -23,7 +23,7 @@ use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
 use crate::campaign::Maker;
 use crate::ring::{BLOCK, CqWriter, Shared};
 use crate::shape::inline_header;
-use crate::subject::{Completion, SendMemory, Subject, mac, requester};
+use crate::subject::{Completing, Completion, Polling, SendMemory, Subject, mac, requester};
 
 /// Zeroed memory on page boundaries.
 #[derive(Debug)]
@@ -238,6 +238,8 @@ unsafe impl SendRequest for Request<'_> {
 pub struct NativeSubject {
     spec: QpSpec,
     queue: SendQueue,
+    recv: RecvQueue,
+    polling: Polling,
     cq: CompletionQueue,
     writer: CqWriter,
     vectors: Vec<DatagramSegment>,
@@ -257,11 +259,11 @@ impl NativeSubject {
     /// # Errors
     ///
     /// No memory.
-    pub fn new(spec: QpSpec, blocks: u32) -> Result<Self> {
+    pub fn new(spec: QpSpec, blocks: u32, entry: u32, polling: Polling) -> Result<Self> {
         let ring = Pages::new(blocks as usize * BLOCK)?;
         let words = Pages::new(4096)?;
         let page = Pages::new(4096)?;
-        let entries = Pages::new(CQ_ENTRIES as usize * 64)?;
+        let entries = Pages::new((CQ_ENTRIES * entry) as usize)?;
         let recv_ring = Pages::new(4096)?;
         let send = SendShared::new(ring.start(), blocks, 0);
         let recv = RecvShared::new(recv_ring.start(), 16, 6, false, 0);
@@ -295,6 +297,15 @@ impl NativeSubject {
         };
         // SAFETY: used while the pages live.
         let record_memory = unsafe { words.shared(0, 8) };
+        let parts = RecvParts {
+            record: record.clone(),
+            doorbell: record_memory.pointer().cast(),
+            max_wr: 16,
+            max_sge: 4,
+        };
+        // SAFETY: memory that lives as long as this subject, and is nobody else's.
+        let mut recv = unsafe { RecvQueue::new(parts) };
+        recv.set_accepting(true);
         let parts = SendParts {
             record,
             doorbell: record_memory.pointer().cast(),
@@ -310,7 +321,7 @@ impl NativeSubject {
         let parts = CqParts {
             ring: entries.start(),
             entries: CQ_ENTRIES,
-            entry_size: 64,
+            entry_size: entry,
             cqn: 0x77,
             doorbell_record: cq_record.pointer().cast(),
             uar: page.start(),
@@ -322,7 +333,7 @@ impl NativeSubject {
         // SAFETY: as above.
         let cq = unsafe { CompletionQueue::new(parts) }?;
         // SAFETY: used while the pages live.
-        let cq_ring = unsafe { entries.shared(0, CQ_ENTRIES as usize * 64) };
+        let cq_ring = unsafe { entries.shared(0, (CQ_ENTRIES * entry) as usize) };
         let memory = SendMemory {
             // SAFETY: used while the pages live.
             ring: unsafe { ring.shared(0, blocks as usize * BLOCK) },
@@ -335,8 +346,10 @@ impl NativeSubject {
         let mut subject = Self {
             spec,
             queue,
+            recv,
+            polling,
             cq,
-            writer: CqWriter::new(cq_ring, CQ_ENTRIES, 64),
+            writer: CqWriter::new(cq_ring, CQ_ENTRIES, entry as usize),
             vectors: addresses().iter().map(vector).collect(),
             memory,
             _table: table,
@@ -483,9 +496,49 @@ impl Subject for NativeSubject {
 
     fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion> {
         let cqe = requester(&self.memory, counter, opcode);
-        self.writer.write(&[], cqe);
-        let mut found = [NativeCompletion::default()];
-        (self.cq.poll(&mut found) == 1).then(|| Completion::of_native(&found[0], QPN))
+        self.write(&[], cqe);
+        Completing::poll(self, 0)
+    }
+}
+
+impl Completing for NativeSubject {
+    fn receive(&mut self, id: u64, pieces: &[Piece]) {
+        let sges: Vec<Sge> = pieces.iter().map(sge).collect();
+        let posted = self.recv.post([(id, &sges[..])]);
+        assert!(posted.is_ok(), "{posted:?}");
+    }
+
+    fn write(&mut self, before: &[u8], cqe: Cqe64) {
+        self.writer.write(before, cqe);
+    }
+
+    fn poll(&mut self, poison: u8) -> Option<Completion> {
+        if self.polling == Polling::Array {
+            let mut found = [NativeCompletion::default()];
+            return (self.cq.poll(&mut found) == 1).then(|| Completion::of_native(&found[0], QPN));
+        }
+        self.cq.start_poll().ok()?;
+        let cq = &self.cq;
+        let mut found = Completion::poison(poison);
+        found.wr_id = cq.wr_id();
+        found.status = cq.status();
+        found.is_own_qpn = cq.read_qp_num() == QPN;
+        if found.status == 0 {
+            found.opcode = cq.read_opcode();
+            found.byte_len = cq.read_byte_len();
+            found.wc_flags = cq.read_wc_flags();
+            found.src_qp = cq.read_src_qp();
+            found.slid = cq.read_slid() as u16;
+            found.sl = cq.read_sl();
+            found.dlid_path_bits = cq.read_dlid_path_bits();
+            if found.wc_flags & 0b1010 != 0 {
+                found.imm_data = cq.read_imm_or_rkey();
+            }
+        } else {
+            found.vendor_err = cq.read_vendor_err();
+        }
+        self.cq.end_poll();
+        Some(found)
     }
 }
 
@@ -504,6 +557,7 @@ impl Maker for NativeMaker {
 
     fn make<'a>(&'a self, _: &QpSpec, witness: &dyn Subject) -> Result<Box<dyn Subject + 'a>> {
         let blocks = (witness.memory().ring.len() / BLOCK) as u32;
-        Ok(Box::new(NativeSubject::new(witness.spec(), blocks)?))
+        let subject = NativeSubject::new(witness.spec(), blocks, 64, Polling::Array)?;
+        Ok(Box::new(subject))
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
 
 use crate::c::device::QpSpec;
-use crate::call::{Outcome, Post};
+use crate::call::{Outcome, Piece, Post};
 use crate::ring::Shared;
 
 /// Memory of a queue pair's send side.
@@ -63,6 +63,26 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// Every field full of one byte.
+    pub fn poison(byte: u8) -> Self {
+        let word = u32::from_ne_bytes([byte; 4]);
+        Self {
+            wr_id: u64::from_ne_bytes([byte; 8]),
+            status: word,
+            opcode: word,
+            vendor_err: word,
+            byte_len: word,
+            imm_data: word,
+            is_own_qpn: byte & 1 != 0,
+            src_qp: word,
+            wc_flags: word,
+            pkey_index: word as u16,
+            slid: word as u16,
+            sl: byte,
+            dlid_path_bits: byte,
+        }
+    }
+
     /// From ours.
     pub fn of_native(wc: &oxverbs::data::mlx5::Completion, qpn: u32) -> Self {
         Self {
@@ -125,6 +145,27 @@ pub trait Subject {
 
     /// Completes everything up to the WQE that begins at block `counter`, and polls that completion.
     fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion>;
+}
+
+/// What the completion matrix needs beyond posting sends.
+pub trait Completing: Subject {
+    /// Posts one receive with these pieces.
+    fn receive(&mut self, id: u64, pieces: &[Piece]);
+
+    /// The device writes an entry: what comes before the last 64 bytes of a long slot, and those.
+    fn write(&mut self, before: &[u8], cqe: Cqe64);
+
+    /// Polls one completion into memory full of `poison`.
+    fn poll(&mut self, poison: u8) -> Option<Completion>;
+}
+
+/// How completions are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polling {
+    /// Into an array: `ibv_poll_cq`.
+    Array,
+    /// One by one, field by field: `ibv_start_poll` and its siblings.
+    Lazy,
 }
 
 /// A successful requester's entry.

@@ -119,24 +119,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let mut reports = Vec::new();
     let mut failed = false;
     for witness in witnesses(&oracle)? {
-        // Once more with a device that wants the headers of raw packets inline, as before ConnectX-5.
-        for (what, wqes, options) in [
-            ("", arguments.wqes, &[][..]),
+        let (wqes, some) = (
+            arguments.wqes.to_string(),
+            (arguments.wqes / 10).to_string(),
+        );
+        // The posts, once more with a device that wants the headers of raw packets inline, as before ConnectX-5; the
+        // completion matrix in entries of both sizes.
+        let passes: [(&str, &[&str]); 4] = [
+            ("", &["compare", "--wqes", &wqes]),
             (
                 ", headers inline",
-                arguments.wqes / 10,
-                &["--inline-header", "--services", "Raw"],
+                &[
+                    "compare",
+                    "--wqes",
+                    &some,
+                    "--inline-header",
+                    "--services",
+                    "Raw",
+                ],
             ),
-        ] {
+            (", completions of 64 bytes", &["matrix", "--entry", "64"]),
+            (", completions of 128 bytes", &["matrix", "--entry", "128"]),
+        ];
+        for (what, words) in passes {
             println!("== {}: libmlx5 {}{what}", witness.name, witness.release);
             let _ = fs::remove_file(&scratch);
             let status = Command::new(&witness.command[0])
                 .args(&witness.command[1..])
-                .arg("compare")
-                .args(["--wqes", &wqes.to_string()])
+                .args(words)
                 .args(["--seed", &arguments.seed.to_string()])
                 .args(["--expect", witness.release])
-                .args(options)
                 .arg("--plugin")
                 .arg(&plugin)
                 .arg("--json")

@@ -1,18 +1,19 @@
 //! A queue pair of libibverbs, with whichever provider has the device.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use anyhow::Result;
-use oxverbs_ffi::abi::objects::{ibv_cq, ibv_qp, ibv_qp_ex};
-use oxverbs_ffi::abi::work::ibv_wc;
+use oxverbs_ffi::abi::objects::{ibv_cq, ibv_cq_ex, ibv_qp, ibv_qp_ex};
+use oxverbs_ffi::abi::work::{ibv_poll_cq_attr, ibv_recv_wr, ibv_sge, ibv_wc};
+use wqe_format::mlx5::Cqe64;
 
 use super::device::{CDevice, Object, QpSpec};
 use super::locate::Places;
 use super::post::{Chain, PostSend, build, context_op, slot};
-use crate::call::{Api, Outcome, Post, Service};
+use crate::call::{Api, Outcome, Piece, Post, Service};
 use crate::campaign::Maker;
 use crate::ring::CqWriter;
-use crate::subject::{Completion, SendMemory, Subject, requester};
+use crate::subject::{Completing, Completion, Polling, SendMemory, Subject, requester};
 
 type PollCq = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
 
@@ -31,6 +32,7 @@ pub struct CSubject<'a> {
     chain: Chain,
     post_send: PostSend,
     poll_cq: PollCq,
+    polling: Polling,
 }
 
 impl<'a> CSubject<'a> {
@@ -44,8 +46,13 @@ impl<'a> CSubject<'a> {
         device: &'a CDevice,
         places: Places,
         spec: QpSpec,
+        polling: Polling,
     ) -> Result<Self> {
-        let cq = device.cq(255)?;
+        let cq = match polling {
+            Polling::Array => device.cq(255)?,
+            // All standard fields.
+            Polling::Lazy => device.cq_ex(255, 0x7f, false)?.into(),
+        };
         let (qp, spec) = device.qp(&spec, cq, Object::NONE)?;
         device.restart(qp, spec.service)?;
         let memory = places.send(qp)?;
@@ -64,11 +71,11 @@ impl<'a> CSubject<'a> {
             post_send: device.post_send(),
             // SAFETY: an open device, and the slot's type.
             poll_cq: unsafe { context_op(device.context, slot::POLL_CQ) },
+            polling,
         })
     }
 
-    /// Polls up to one completion.
-    pub fn poll(&mut self, poison: u8) -> Option<Completion> {
+    fn poll_array(&mut self, poison: u8) -> Option<Completion> {
         // SAFETY: all fields are numbers.
         let mut wc: ibv_wc = unsafe { std::mem::zeroed() };
         let bytes = NonNull::from(&mut wc).cast::<u8>();
@@ -77,6 +84,51 @@ impl<'a> CSubject<'a> {
         // SAFETY: a completion queue and room for one completion.
         let n = unsafe { (self.poll_cq)(self.cq.pointer(), 1, &raw mut wc) };
         (n == 1).then(|| Completion::of(&wc, self.memory.qpn))
+    }
+
+    fn poll_lazy(&mut self, poison: u8) -> Option<Completion> {
+        let cq: *mut ibv_cq_ex = self.cq.pointer().cast();
+        // SAFETY: an extended completion queue.
+        let ops = unsafe { (*cq).ops };
+        let mut attr = ibv_poll_cq_attr { comp_mask: 0 };
+        // SAFETY: as verbs.h's inline function does.
+        let errno = unsafe { ops.start_poll?(cq, &raw mut attr) };
+        if errno != 0 {
+            return None;
+        }
+        let mut found = Completion::poison(poison);
+        // SAFETY: a completion was found.
+        found.wr_id = unsafe { (*cq).wr_id };
+        // SAFETY: as above.
+        found.status = unsafe { (*cq).status };
+        if found.status == 0 {
+            // SAFETY: as above; the queue was made with all of these fields.
+            found.opcode = unsafe { ops.read_opcode?(cq) };
+            // SAFETY: as above.
+            found.byte_len = unsafe { ops.read_byte_len?(cq) };
+            // SAFETY: as above.
+            found.wc_flags = unsafe { ops.read_wc_flags?(cq) };
+            // SAFETY: as above.
+            found.src_qp = unsafe { ops.read_src_qp?(cq) };
+            // SAFETY: as above.
+            found.slid = unsafe { ops.read_slid?(cq) } as u16;
+            // SAFETY: as above.
+            found.sl = unsafe { ops.read_sl?(cq) };
+            // SAFETY: as above.
+            found.dlid_path_bits = unsafe { ops.read_dlid_path_bits?(cq) };
+            if found.wc_flags & 0b1010 != 0 {
+                // SAFETY: as above.
+                found.imm_data = unsafe { ops.read_imm_data?(cq) };
+            }
+        } else {
+            // SAFETY: as above.
+            found.vendor_err = unsafe { ops.read_vendor_err?(cq) };
+        }
+        // SAFETY: as above.
+        found.is_own_qpn = unsafe { ops.read_qp_num?(cq) } == self.memory.qpn;
+        // SAFETY: as above.
+        unsafe { ops.end_poll?(cq) };
+        Some(found)
     }
 
     /// The device's end of its completion queue.
@@ -110,7 +162,13 @@ impl Maker for CMaker {
     }
 
     fn make<'a>(&'a self, asked: &QpSpec, _: &dyn Subject) -> Result<Box<dyn Subject + 'a>> {
-        let subject = CSubject::new(self.name, &self.device, self.places.clone(), *asked)?;
+        let subject = CSubject::new(
+            self.name,
+            &self.device,
+            self.places.clone(),
+            *asked,
+            Polling::Array,
+        )?;
         Ok(Box::new(subject))
     }
 }
@@ -152,7 +210,42 @@ impl Subject for CSubject<'_> {
     fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion> {
         let cqe = requester(&self.memory, counter, opcode);
         self.writer.write(&[], cqe);
-        self.poll(0)
+        Completing::poll(self, 0)
+    }
+}
+
+impl Completing for CSubject<'_> {
+    fn receive(&mut self, id: u64, pieces: &[Piece]) {
+        let mut sges: Vec<_> = pieces
+            .iter()
+            .map(|piece| ibv_sge {
+                addr: piece.address,
+                length: piece.len,
+                lkey: piece.lkey,
+            })
+            .collect();
+        let mut wr = ibv_recv_wr {
+            wr_id: id,
+            next: ptr::null_mut(),
+            sg_list: sges.as_mut_ptr(),
+            num_sge: sges.len() as i32,
+        };
+        let mut bad = ptr::null_mut();
+        let post = self.device.post_recv();
+        // SAFETY: this subject's queue pair and one work request.
+        let errno = unsafe { post(self.qp.pointer().cast(), &raw mut wr, &raw mut bad) };
+        assert_eq!(errno, 0, "ibv_post_recv");
+    }
+
+    fn write(&mut self, before: &[u8], cqe: Cqe64) {
+        self.writer.write(before, cqe);
+    }
+
+    fn poll(&mut self, poison: u8) -> Option<Completion> {
+        match self.polling {
+            Polling::Array => self.poll_array(poison),
+            Polling::Lazy => self.poll_lazy(poison),
+        }
     }
 }
 
