@@ -468,7 +468,11 @@ unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, statu
         let opcode = parse::request_opcode(kind, work);
         place.set::<{ Place::STATUS_OPCODE }>(pair(status.0, opcode));
     }
-    let length = kind.byte_len(cqe.get().byte_cnt.get());
+    let length = if kind.reads() {
+        kind.byte_len(cqe.get().byte_cnt.get())
+    } else {
+        0
+    };
     place.set::<{ Place::VENDOR_LENGTH }>(pair(0, length));
     place.set::<{ Place::IMM_QUEUE }>(pair(0, cqe.get().qpn()));
     place.set::<{ Place::SOURCE_FLAGS }>(kind.source_flags);
@@ -482,18 +486,21 @@ unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, statu
 unsafe fn write_receive(out: *mut Completion, receive: &Receive<'_>, cqe: Entry, op_own: u8) {
     // SAFETY: passed on.
     let place = unsafe { Place::new(out) };
-    let kind = parse::receive_kind(op_own);
     place.set::<{ Place::WR_ID }>(receive.wr_id);
-    if receive.status == WcStatus::SUCCESS {
-        place.set::<{ Place::STATUS_OPCODE }>(kind.status_opcode);
+    let source = cqe.get().flags_rqpn.into_bits().get();
+    let number = cqe.get().imm_inval_pkey.get();
+    let mut flags = 0;
+    if CqeOpcode(op_own >> 4) == CqeOpcode::RESP_SEND && receive.status == WcStatus::SUCCESS {
+        // Mostly that, and without what the others need.
+        place.set::<{ Place::STATUS_OPCODE }>(pair(WcStatus::SUCCESS.0, opcode::RECV));
+        place.set::<{ Place::IMM_QUEUE }>(pair(0, cqe.get().qpn()));
     } else {
+        let kind = parse::receive_kind(op_own);
+        flags = kind.flags;
         place.set::<{ Place::STATUS_OPCODE }>(pair(receive.status.0, kind.opcode));
+        place.set::<{ Place::IMM_QUEUE }>(pair(kind.imm_or_rkey(number), cqe.get().qpn()));
     }
     place.set::<{ Place::VENDOR_LENGTH }>(pair(0, cqe.get().byte_cnt.get()));
-    let number = cqe.get().imm_inval_pkey.get();
-    place.set::<{ Place::IMM_QUEUE }>(pair(kind.imm_or_rkey(number), cqe.get().qpn()));
-    let source = cqe.get().flags_rqpn.into_bits().get();
-    let mut flags = kind.flags;
     if source >> 28 & 3 != 0 {
         flags |= flag::GRH;
     }

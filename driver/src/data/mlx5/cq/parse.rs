@@ -308,8 +308,6 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
 /// What a kind of receive says about its completion.
 #[derive(Clone, Copy)]
 pub(super) struct ReceiveKind {
-    /// Status and `enum ibv_wc_opcode`, as they stand in a completion.
-    pub(super) status_opcode: u64,
     /// `enum ibv_wc_opcode`.
     pub(super) opcode: u32,
     /// `enum ibv_wc_flags`.
@@ -318,11 +316,7 @@ pub(super) struct ReceiveKind {
 
 impl ReceiveKind {
     const fn of(opcode: u32, flags: u32) -> Self {
-        Self {
-            status_opcode: pair(WcStatus::SUCCESS.0, opcode),
-            opcode,
-            flags,
-        }
+        Self { opcode, flags }
     }
 
     /// Immediate data as its bytes stand in memory (libibverbs gives them so), the invalidated key as a number, or 0.
