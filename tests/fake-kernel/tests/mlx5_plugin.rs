@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use common::{compile, has_provider, on_fake, plugin, succeed};
 
@@ -66,6 +68,76 @@ fn control_verbs_answer_as_libmlx5s_on_older_kernels() {
     }
     // The program's way to RTS goes over Ethernet.
     same(name, "mlx5,link=ib", &parts[..5]);
+}
+
+/// The program about the builder's lock, under one provider.
+fn builder(program: &Path, ours: Option<&Path>, environment: &[(&str, &str)]) -> Command {
+    let mut command = on_fake(program, "mlx5,run");
+    if let Some(plugin) = ours {
+        command
+            .env("IBV_DRIVERS", plugin)
+            .env("OXVERBS_DEVICES", "mlx5_0");
+    }
+    command
+        .env("EXPECT_STATE_GATE", "1")
+        .env(
+            "EXPECT_PROVIDER",
+            if ours.is_some() { "oxverbs" } else { "libmlx5" },
+        )
+        .envs(environment.iter().copied());
+    command
+}
+
+/// B56: the builder's lock is free after every way out, and a failed or aborted batch leaves nothing: with a lock, and
+/// without one in a thread domain or where the program says that it has one thread.
+#[test]
+fn the_builders_lock_is_always_released() {
+    let name = "fake-kernel::mlx5_plugin::the_builders_lock_is_always_released";
+    if !has_provider(name, "libmlx5-rdmav") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let program = compile("builder", dir.path());
+    let plugin = plugin(dir.path());
+    for environment in [
+        &[][..],
+        &[("THREAD_DOMAIN", "1")],
+        &[("MLX5_SINGLE_THREADED", "1")],
+    ] {
+        for ours in [None, Some(plugin.as_path())] {
+            assert_eq!(succeed(builder(&program, ours, environment)), "ok\n");
+        }
+    }
+}
+
+/// B56: who promised one thread and comes twice at once is stopped, as by libmlx5, before a ring is damaged.
+#[test]
+fn a_broken_promise_ends_the_program() {
+    let name = "fake-kernel::mlx5_plugin::a_broken_promise_ends_the_program";
+    if !has_provider(name, "libmlx5-rdmav") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let program = compile("builder", dir.path());
+    let plugin = plugin(dir.path());
+    for promise in ["THREAD_DOMAIN", "MLX5_SINGLE_THREADED"] {
+        for ours in [None, Some(plugin.as_path())] {
+            let environment = [(promise, "1"), ("BREAK_PROMISE", "1")];
+            let output = builder(&program, ours, &environment)
+                .output()
+                .expect("timeout(1) of coreutils");
+            // timeout(1) passes the signal on.
+            let signal = output
+                .status
+                .signal()
+                .or(output.status.code().map(|c| c - 128));
+            assert_eq!(signal, Some(libc::SIGABRT), "{promise} {ours:?} {output:?}");
+            if ours.is_some() {
+                let words = String::from_utf8_lossy(&output.stderr);
+                assert!(words.contains("made for one"), "{words}");
+            }
+        }
+    }
 }
 
 /// An XRC target that somebody else made is opened and closed (which libmlx5 44 does not survive).
