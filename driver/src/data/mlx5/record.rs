@@ -148,6 +148,24 @@ impl Slots {
     }
 }
 
+impl Slots {
+    /// The same of a plain work request; `rest` is its head, and its opcode in bits 32 to 39.
+    ///
+    /// # Safety
+    ///
+    /// As for [`set`](Self::set).
+    #[inline(always)]
+    pub(super) unsafe fn set_plain(self, block: u32, wr_id: u64, rest: u64) {
+        const { assert!(WorkKind::Plain as u64 == 0) };
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.0.add(block as usize) };
+        // SAFETY: one of the records, which live as long as the queue.
+        let slot = unsafe { slot.as_ref() };
+        slot.wr_id.store(wr_id, Ordering::Relaxed);
+        slot.rest.store(rest, Ordering::Relaxed);
+    }
+}
+
 /// The part of a send queue that its poller knows.
 pub struct SendShared {
     slots: Box<[WorkSlot]>,

@@ -410,7 +410,7 @@ impl SendQueue {
         let (blocks, ds) = (draft.blocks(), draft.ds());
         self.put_first_half(blocks, draft.ctrl | u64::from(ds));
         if self.signature {
-            self.sign(blocks, self.last_of(draft));
+            self.sign(blocks, self.last_of(draft).ds);
         }
         draft.position = position(
             blocks.wrapping_add((ds + 3) >> 2),

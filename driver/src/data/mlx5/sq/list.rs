@@ -7,12 +7,23 @@ use zerocopy::byteorder::big_endian::U32;
 use super::super::error::{PostError, Refused};
 use super::super::record::{QueueKind, WorkKind};
 use super::super::ring::{Cursor, unit, units};
+use super::quick::Written;
 use super::request::{Bind, InlinePiece, Remote, SendFlags, SendRequest, WrOpcode};
 use super::segments::Consumed;
 use super::{Last, Position, SendQueue};
 
 /// Local memory of an atomic: libmlx5 takes 8 bytes of it whatever its length says.
 const ATOMIC_LENGTH: u32 = 8;
+
+/// What writing any work request comes to.
+#[derive(Clone, Copy, Debug)]
+struct Put {
+    position: Position,
+    /// At which head to ask for room again.
+    stop: u32,
+    /// As [`Written::ds`].
+    ds: u32,
+}
 
 impl SendQueue {
     /// Posts work requests until one is refused or there is none, and gives them to the device at once. Says how many.
@@ -28,35 +39,54 @@ impl SendQueue {
         requests: impl IntoIterator<Item = R>,
     ) -> Result<u32, Refused<R>> {
         let hot = self.hot();
-        let mut position = self.position();
-        let mut stop = self.stop;
-        let mut last = Last::none(&self.ring);
+        let mut blocks = self.blocks;
+        let mut head = self.head;
+        // One number, so that a loop carries few: the last work request is where the next one would be, less itself.
+        let mut last = 0;
         let mut result = Ok(());
         for request in requests {
-            let head = position.head.wrapping_add(1);
-            let quick = if position.head == stop {
-                None
+            let next = head.wrapping_add(1);
+            let written = if head == self.stop {
+                Written::NOTHING
             } else {
-                hot.put(position.blocks, head, &request)
+                hot.put(blocks, next, &request)
             };
-            if let Some(done) = quick {
-                position.head = head;
-                position.blocks = position.blocks.wrapping_add(done.blocks);
-                last = done;
-            } else {
-                match self.put(position, stop, request) {
-                    Ok(done) => (position, stop, last) = done,
-                    Err(refused) => {
-                        result = Err(refused);
-                        break;
-                    }
+            if written.ds != 0 {
+                head = next;
+                blocks = blocks.wrapping_add(written.blocks);
+                last = written.ds;
+                continue;
+            }
+            let position = Position {
+                blocks,
+                head,
+                fence: self.fence,
+            };
+            match self.put(position, self.stop, request) {
+                Ok(put) => {
+                    // All before the next is posted, come what may.
+                    Position {
+                        blocks,
+                        head,
+                        fence: self.fence,
+                    } = put.position;
+                    self.stop = put.stop;
+                    last = put.ds;
+                }
+                Err(refused) => {
+                    result = Err(refused);
+                    break;
                 }
             }
         }
-        self.stop = stop;
-        let count = position.head.wrapping_sub(self.head);
+        let count = head.wrapping_sub(self.head);
         if count != 0 {
-            self.announce(position, last);
+            let position = Position {
+                blocks,
+                head,
+                fence: self.fence,
+            };
+            self.announce(position, self.last_before(&position, last));
         }
         result.map(|()| count)
     }
@@ -70,12 +100,18 @@ impl SendQueue {
     pub fn post_one<R: SendRequest>(&mut self, request: R) -> Result<(), Refused<R>> {
         if self.head != self.stop {
             let head = self.head.wrapping_add(1);
-            let hot = self.hot();
-            if let Some(last) = hot.put(self.blocks, head, &request) {
+            let written = self.hot().put(self.blocks, head, &request);
+            if written.ds != 0 {
                 let position = Position {
-                    blocks: self.blocks.wrapping_add(last.blocks),
+                    blocks: self.blocks.wrapping_add(written.blocks),
                     head,
                     fence: CtrlFlags::NONE,
+                };
+                let last = Last {
+                    ctrl: self.ring.block(self.blocks),
+                    ds: written.ds & !Written::INLINE,
+                    blocks: written.blocks,
+                    inline: written.ds & Written::INLINE != 0,
                 };
                 self.announce(position, last);
                 return Ok(());
@@ -87,35 +123,35 @@ impl SendQueue {
     #[cold]
     #[inline(never)]
     fn post_other<R: SendRequest>(&mut self, request: R) -> Result<(), Refused<R>> {
-        let (position, stop, last) = self.put(self.position(), self.stop, request)?;
-        self.stop = stop;
-        self.announce(position, last);
+        let put = self.put(self.position(), self.stop, request)?;
+        self.stop = put.stop;
+        let last = self.last_before(&put.position, put.ds);
+        self.announce(put.position, last);
         Ok(())
     }
 
-    /// Writes any work request, if there is room for it. Says where the queue is then and at which head to ask here again. Takes
-    /// and gives values, so that the caller's stay in registers.
+    /// Writes any work request, if there is room for it. Takes and gives values, so that the caller's stay in registers.
     #[inline(never)]
     fn put<R: SendRequest>(
         &self,
         mut position: Position,
         stop: u32,
         request: R,
-    ) -> Result<(Position, u32, Last), Refused<R>> {
+    ) -> Result<Put, Refused<R>> {
         let room = if position.head == stop {
             self.look_for_room(position.head)
         } else {
             Ok(stop)
         };
         let put = room.and_then(|stop| {
-            let last = self.put_kind(&mut position, &request)?;
+            let ds = self.put_kind(&mut position, &request)?;
             // The frequent ones do not look at the fence.
             let stop = if position.fence == CtrlFlags::NONE {
                 stop
             } else {
                 position.head
             };
-            Ok((position, stop, last))
+            Ok(Put { position, stop, ds })
         });
         put.map_err(|error| Refused { error, request })
     }
@@ -125,7 +161,7 @@ impl SendQueue {
         &self,
         position: &mut Position,
         request: &R,
-    ) -> Result<Last, PostError> {
+    ) -> Result<u32, PostError> {
         let kind = self.kind;
         let sges = request.sges();
         if sges.len() > self.limits.max_sge as usize {
@@ -227,27 +263,20 @@ impl SendQueue {
         } else {
             self.put_sges(&mut cursor, sges, consumed)?;
         }
-        let last = self.last(&cursor, inline);
+        let ds = cursor.ds();
         let flags = CtrlFlags(self.always.0 | flags.ctrl(position.fence).0);
         position.fence = CtrlFlags::NONE;
-        self.put_ctrl(position, last, opcode, flags, imm);
-        self.finish(position, last, request.wr_id(), opcode.0, WorkKind::Plain);
-        Ok(last)
+        self.put_ctrl(position, ds, opcode, flags, imm);
+        self.finish(position, ds, request.wr_id(), opcode.0, WorkKind::Plain);
+        Ok(if inline { ds | Written::INLINE } else { ds })
     }
 
     #[inline(always)]
-    fn put_ctrl(
-        &self,
-        position: &Position,
-        last: Last,
-        opcode: Opcode,
-        flags: CtrlFlags,
-        imm: U32,
-    ) {
+    fn put_ctrl(&self, position: &Position, ds: u32, opcode: Opcode, flags: CtrlFlags, imm: U32) {
         let index = position.blocks as u16;
-        let segment = CtrlSegment::new(opcode, index, self.qpn, last.ds as u8, flags).with_imm(imm);
+        let segment = CtrlSegment::new(opcode, index, self.qpn, ds as u8, flags).with_imm(imm);
         // SAFETY: the first unit of a free block.
-        unsafe { last.ctrl.write(unit(segment)) };
+        unsafe { self.ring.block(position.blocks).write(unit(segment)) };
     }
 
     /// # Safety
@@ -290,7 +319,7 @@ impl SendQueue {
         request: &R,
         mut cursor: Cursor,
         opcode: WrOpcode,
-    ) -> Result<Last, PostError> {
+    ) -> Result<u32, PostError> {
         if !self.limits.atomics {
             return Err(PostError::AtomicsOff);
         }
@@ -315,12 +344,12 @@ impl SendQueue {
             // SAFETY: free blocks.
             unsafe { self.put_sge(&mut cursor, sge, length) }?;
         }
-        let last = self.last(&cursor, false);
+        let ds = cursor.ds();
         let flags = CtrlFlags(self.always.0 | request.flags().ctrl(position.fence).0);
         position.fence = CtrlFlags::NONE;
-        self.put_ctrl(position, last, opcode, flags, U32::ZERO);
-        self.finish(position, last, request.wr_id(), opcode.0, WorkKind::Plain);
-        Ok(last)
+        self.put_ctrl(position, ds, opcode, flags, U32::ZERO);
+        self.finish(position, ds, request.wr_id(), opcode.0, WorkKind::Plain);
+        Ok(ds)
     }
 
     #[cold]
@@ -331,16 +360,16 @@ impl SendQueue {
         request: &R,
         bind: &Bind,
         kind: WorkKind,
-    ) -> Result<Last, PostError> {
+    ) -> Result<u32, PostError> {
         let mut cursor = Cursor::behind_ctrl(position.blocks);
         // SAFETY: behind the control segment, in free blocks.
         unsafe { self.put_bind(&mut cursor, bind) }?;
-        let last = self.last(&cursor, false);
+        let ds = cursor.ds();
         let flags = CtrlFlags(self.always.0 | request.flags().ctrl(position.fence).0);
         position.fence = CtrlFlags::SMALL_FENCE;
-        self.put_ctrl(position, last, Opcode::UMR, flags, U32::new(bind.old_rkey));
-        self.finish(position, last, request.wr_id(), Opcode::UMR.0, kind);
-        Ok(last)
+        self.put_ctrl(position, ds, Opcode::UMR, flags, U32::new(bind.old_rkey));
+        self.finish(position, ds, request.wr_id(), Opcode::UMR.0, kind);
+        Ok(ds)
     }
 
     #[inline(never)]

@@ -143,17 +143,6 @@ struct Last {
     inline: bool,
 }
 
-impl Last {
-    fn none(ring: &SendRing) -> Self {
-        Self {
-            ctrl: ring.start(),
-            ds: 0,
-            blocks: 0,
-            inline: false,
-        }
-    }
-}
-
 impl SendQueue {
     /// A queue.
     ///
@@ -199,7 +188,7 @@ impl SendQueue {
             signature,
             accepting: false,
             kind: record.kind(),
-            table: quick::table(record.kind(), !signature && limits.max_sge != 0),
+            table: quick::table(record.kind(), !signature && limits.max_sge != 0, signal_all),
             classes: operation::classes(record.kind()),
             stepwise: if signature {
                 0
@@ -317,13 +306,13 @@ impl SendQueue {
 
     /// Ends a work request that is written: signs it if that is asked for, remembers it for the poller, steps over it.
     #[inline(always)]
-    fn finish(&self, position: &mut Position, last: Last, wr_id: u64, opcode: u8, kind: WorkKind) {
+    fn finish(&self, position: &mut Position, ds: u32, wr_id: u64, opcode: u8, kind: WorkKind) {
         if self.signature {
-            self.sign(position.blocks, last);
+            self.sign(position.blocks, ds);
         }
         position.head = position.head.wrapping_add(1);
         self.remember(position.blocks, wr_id, position.head, opcode, kind);
-        position.blocks = position.blocks.wrapping_add(last.blocks);
+        position.blocks = position.blocks.wrapping_add((ds + 3) >> 2);
     }
 
     /// Remembers a work request for the poller.
@@ -336,10 +325,10 @@ impl SendQueue {
 
     #[cold]
     #[inline(never)]
-    fn sign(&self, blocks: u32, last: Last) {
+    fn sign(&self, blocks: u32, ds: u32) {
         let mut bytes = [0; CtrlSegment::MAX_DS as usize * DS_UNIT];
         for (place, chunk) in bytes.chunks_exact_mut(DS_UNIT).enumerate() {
-            if place < last.ds as usize {
+            if place < ds as usize {
                 let at = self.ring.unit((blocks << 2).wrapping_add(place as u32));
                 // SAFETY: a unit of the ring that belongs to the work request.
                 let unit: Unit = unsafe { at.read() };
@@ -348,7 +337,7 @@ impl SendQueue {
         }
         let byte = signature::of_wqe(&bytes);
         // SAFETY: `signature` is the ninth byte of the control segment.
-        let at = unsafe { last.ctrl.cast::<u8>().add(8) };
+        let at = unsafe { self.ring.block(blocks).cast::<u8>().add(8) };
         // SAFETY: as above; the work request is ours.
         unsafe { at.write(byte) };
     }
@@ -359,6 +348,20 @@ impl SendQueue {
             ctrl: cursor.ctrl(&self.ring),
             ds: cursor.ds(),
             blocks: cursor.ds().div_ceil(4),
+            inline,
+        }
+    }
+
+    /// The work request before a position, of so many units, with [`quick::Written::INLINE`].
+    #[inline(always)]
+    fn last_before(&self, position: &Position, ds: u32) -> Last {
+        let inline = ds & quick::Written::INLINE != 0;
+        let ds = ds & !quick::Written::INLINE;
+        let blocks = (ds + 3) >> 2;
+        Last {
+            ctrl: self.ring.block(position.blocks.wrapping_sub(blocks)),
+            ds,
+            blocks,
             inline,
         }
     }
