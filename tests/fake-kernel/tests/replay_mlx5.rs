@@ -13,19 +13,18 @@ mod replay;
 #[path = "replay_mlx5/scribe.rs"]
 mod scribe;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use common::{compile_with, has_provider, on_fake, succeed};
+use common::{Libraries, MLX5, compile_with, has_provider, succeed};
 use fake_kernel::record::Recorded;
 
 /// What libmlx5 sends for a program.
-fn official(program: &str, settings: &str) -> Vec<Recorded> {
+fn official(libraries: &Libraries, program: &str, settings: &str) -> Vec<Recorded> {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let program = compile_with(program, dir.path(), &["-lmlx5"]);
+    let program = compile_with(program, dir.path(), MLX5);
     let record = dir.path().join("record");
-    let mut command = on_fake(&program, settings);
+    let mut command = libraries.on_fake(&program, settings);
     command.env("OXVERBS_FAKE_RECORD", &record);
-    command.env("EXPECT_PROVIDER", "libmlx5");
     command.args(
         std::env::var("PARTS")
             .unwrap_or_default()
@@ -59,21 +58,21 @@ fn again(test: &str, program: &str, settings: &str, at_least: usize) {
     if !has_provider(test, "libmlx5-rdmav") {
         return;
     }
-    let mut kinds = BTreeMap::<String, usize>::new();
-    let calls = official(program, settings);
-    for (index, official) in calls.iter().enumerate() {
-        let mut ours = replay::replay(official, settings.contains("no-ioctl"));
-        assert_eq!(ours.len(), 1, "call {index}: {official:?}");
-        let ours = ours.remove(0);
-        assert_eq!(ours, comparable(official.clone()), "call {index}");
-        *kinds.entry(call::name(official).to_owned()).or_default() += 1;
+    for libraries in Libraries::all() {
+        let mut kinds = BTreeSet::new();
+        let calls = official(&libraries, program, settings);
+        for (index, official) in calls.iter().enumerate() {
+            let mut ours = replay::replay(official, settings.contains("no-ioctl"));
+            assert_eq!(ours.len(), 1, "{libraries:?}, call {index}: {official:?}");
+            let ours = ours.remove(0);
+            let official = comparable(official.clone());
+            assert_eq!(ours, official, "{libraries:?}, call {index}");
+            kinds.insert(call::name(&official).to_owned());
+        }
+        let (calls, kinds) = (calls.len(), kinds.len());
+        println!("{libraries:?}: {calls} calls of {kinds} kinds equal");
+        assert!(kinds >= at_least, "only {kinds} kinds");
     }
-    println!(
-        "{} calls of {} kinds equal: {kinds:?}",
-        calls.len(),
-        kinds.len()
-    );
-    assert!(kinds.len() >= at_least, "only {} kinds", kinds.len());
 }
 
 /// B62: on Linux 6.12.

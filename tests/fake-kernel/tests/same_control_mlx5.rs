@@ -12,7 +12,7 @@ mod shape;
 use std::io::Write;
 use std::process::Stdio;
 
-use common::{compile, has_provider, on_fake};
+use common::{Libraries, MLX5, compile_with, has_provider};
 use fake_kernel::record::Recorded;
 use shape::Shape;
 
@@ -45,14 +45,18 @@ fn makes(call: &Recorded) -> bool {
 }
 
 /// The outcomes under libmlx5.
-fn official(shapes: &[Shape], settings: &str, environment: &[(&str, &str)]) -> Vec<Outcome> {
+fn official(
+    libraries: &Libraries,
+    shapes: &[Shape],
+    settings: &str,
+    environment: &[(&str, &str)],
+) -> Vec<Outcome> {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let program = compile("mlx5_shapes", dir.path());
+    let program = compile_with("mlx5_shapes", dir.path(), MLX5);
     let record = dir.path().join("record");
-    let mut command = on_fake(&program, settings);
+    let mut command = libraries.on_fake(&program, settings);
     command
         .env("OXVERBS_FAKE_RECORD", &record)
-        .env("EXPECT_PROVIDER", "libmlx5")
         .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
@@ -158,31 +162,42 @@ fn same(test: &str, settings: &str, environment: &[(&str, &str)]) {
         return;
     }
     let shapes = shape::shapes(0x5eed, 600);
-    let official = official(&shapes, settings, environment);
     let ours = ours::outcomes(&shapes, settings, environment);
-    let mut different = 0;
-    let mut refused = 0;
-    for ((shape, official), ours) in shapes.iter().zip(&official).zip(&ours) {
-        refused += usize::from(official.said.starts_with("errno"));
-        if comparable(*shape, official) != comparable(*shape, ours) {
-            different += 1;
-            if different <= 5 {
-                println!(
-                    "{shape}\n official {}\n ours     {}",
-                    official.said, ours.said
-                );
-                for (official, ours) in official.calls.iter().zip(&ours.calls) {
-                    show(official, ours);
-                }
-            }
+    for libraries in Libraries::all() {
+        let official = official(&libraries, &shapes, settings, environment);
+        let refused = official.iter().filter(|one| one.said.starts_with("errno"));
+        let refused = refused.count();
+        println!(
+            "{libraries:?}, {settings} {environment:?}: {refused} of {} refused",
+            shapes.len()
+        );
+        assert!(refused > 20 && refused < shapes.len() / 2, "{refused}");
+        compare(&shapes, &official, &ours);
+    }
+}
+
+fn compare(shapes: &[Shape], official: &[Outcome], ours: &[Outcome]) {
+    let all = shapes.iter().zip(official).zip(ours);
+    let different: Vec<_> = all
+        .filter(|((shape, official), ours)| {
+            comparable(**shape, official) != comparable(**shape, ours)
+        })
+        .collect();
+    for ((shape, official), ours) in different.iter().take(5) {
+        println!(
+            "{shape}\n official {}\n ours     {}",
+            official.said, ours.said
+        );
+        for (official, ours) in official.calls.iter().zip(&ours.calls) {
+            show(official, ours);
         }
     }
-    println!(
-        "{settings} {environment:?}: {} shapes, {refused} refused",
+    assert!(
+        different.is_empty(),
+        "{} of {}",
+        different.len(),
         shapes.len()
     );
-    assert_eq!(different, 0, "of {} shapes", shapes.len());
-    assert!(refused > 20 && refused < shapes.len() / 2, "{refused}");
 }
 
 macro_rules! settings {

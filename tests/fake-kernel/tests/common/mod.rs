@@ -77,6 +77,47 @@ pub(crate) fn on_fake(program: &Path, settings: &str) -> Command {
     command
 }
 
+/// Which libibverbs and libmlx5 a program runs with. The program is linked with libmlx5 ([`MLX5`]), since libibverbs
+/// looks for its providers where they are installed, of whichever release.
+#[derive(Clone, Debug)]
+pub(crate) enum Libraries {
+    /// Those that are installed.
+    Installed,
+    /// Those of an unpacked Debian tree, with its own loader.
+    Of(PathBuf),
+}
+
+/// What links a program with libmlx5, whether it calls it or not.
+pub(crate) const MLX5: &[&str] = &["-Wl,--no-as-needed", "-lmlx5"];
+
+impl Libraries {
+    /// The installed ones, and those that `OXVERBS_USERLANDS=dir[:dir]` names (`cargo xtask test` downloads them).
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = vec![Self::Installed];
+        for tree in test_support::c::include_dirs("OXVERBS_USERLANDS") {
+            let triple = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+            all.push(Self::Of(tree.join(triple)));
+        }
+        all
+    }
+
+    /// A command that runs on the fake kernel and fails if it does not get libmlx5 from here.
+    pub(crate) fn on_fake(&self, program: &Path, settings: &str) -> Command {
+        let Self::Of(directory) = self else {
+            let mut command = on_fake(program, settings);
+            command.env("EXPECT_PROVIDER", "libmlx5");
+            return command;
+        };
+        let mut command = on_fake(&directory.join("ld-linux-x86-64.so.2"), settings);
+        command
+            .arg("--library-path")
+            .arg(directory)
+            .arg(program)
+            .env("EXPECT_PROVIDER", directory);
+        command
+    }
+}
+
 /// Standard output of a command that must succeed.
 pub(crate) fn succeed(mut command: Command) -> String {
     let Output {

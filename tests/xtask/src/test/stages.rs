@@ -154,6 +154,12 @@ fn cargo_tests(session: &Session) -> Result<Counts> {
         ucx.push(witness::ucx(&cache, release)?);
     }
     command.env("OXVERBS_UCX", env::join_paths(ucx)?);
+    // The installed release of rdma-core is a witness of its own.
+    let mut userlands = Vec::new();
+    for release in [Userland::Trixie, Userland::Sid] {
+        userlands.push(witness::userland(&cache, release)?);
+    }
+    command.env("OXVERBS_USERLANDS", env::join_paths(userlands)?);
     let mut sources = Vec::new();
     for release in [Userland::Bookworm, Userland::Trixie, Userland::Sid] {
         let suite = release.suite();
