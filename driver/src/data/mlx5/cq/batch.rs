@@ -99,7 +99,7 @@ impl CompletionQueue {
     /// # Safety
     ///
     /// As for [`poll_some`](Self::poll_some), with room for one.
-    #[inline(never)]
+    #[inline(always)]
     unsafe fn poll_single<const V1: bool, const WIDE: bool, const SENDS: bool>(
         &mut self,
         first: Entry,
