@@ -1,5 +1,8 @@
 //! Verbs calls as data: what the generator makes and every implementation carries out.
 
+use std::io;
+use std::ptr::{self, NonNull};
+
 use serde::{Deserialize, Serialize};
 
 /// Which of the two posting interfaces.
@@ -264,39 +267,64 @@ impl Outcome {
     };
 }
 
-/// Memory that inline data comes from: bytes that differ from each other and from both poisons as far as bytes can.
+/// Memory that inline data comes from: bytes that differ from each other and from both poisons as far as bytes can. It is at
+/// the same address in every process, so that recorded work requests stay good.
 #[derive(Debug)]
 pub struct Arena {
-    bytes: Vec<u8>,
+    start: NonNull<u8>,
 }
 
 impl Arena {
     /// Bytes of it.
     pub const LEN: usize = 1 << 14;
+    /// Where it is: far from what the loader and the allocators of x86-64 Linux use.
+    const ADDRESS: usize = 0x2a00_0000_0000;
 
-    /// Fills it from a seed.
-    pub fn new(seed: u64) -> Self {
+    /// Maps it and fills it from a seed.
+    ///
+    /// # Errors
+    ///
+    /// Something else is there; one at a time.
+    pub fn new(seed: u64) -> io::Result<Self> {
+        // SAFETY: a new mapping, over nothing that is mapped.
+        let start = unsafe {
+            libc::mmap(
+                ptr::with_exposed_provenance_mut(Self::ADDRESS),
+                Self::LEN,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut state = seed | 1;
-        let bytes = (0..Self::LEN)
-            .map(|_| {
-                // Marsaglia's xorshift: any sequence does that has no period a WQE could hide in.
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state >> 24) as u8
-            })
-            .collect();
-        Self { bytes }
+        for offset in 0..Self::LEN {
+            // Marsaglia's xorshift: any sequence does that has no period a WQE could hide in.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // SAFETY: inside the mapping.
+            let byte = unsafe { start.add(offset) };
+            // SAFETY: as above.
+            unsafe { byte.write((state >> 24) as u8) };
+        }
+        start.as_ptr().expose_provenance();
+        Ok(Self { start })
     }
 
     /// Address of the byte at `offset`.
     pub fn address(&self, offset: usize) -> u64 {
-        self.bytes[offset..].as_ptr().expose_provenance() as u64
+        (self.start.as_ptr().addr() + offset) as u64
     }
+}
 
-    /// Where an address is in it.
-    pub fn offset(&self, address: u64) -> Option<usize> {
-        let offset = address.checked_sub(self.address(0))?;
-        usize::try_from(offset).ok().filter(|at| *at < Self::LEN)
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, to which no pointer is left.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), Self::LEN) };
     }
 }

@@ -1,6 +1,7 @@
 //! Many runs on many queue pairs, until enough WQEs were compared.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::Result;
 use rand::rngs::StdRng;
@@ -11,13 +12,14 @@ use crate::call::{Arena, Service};
 use crate::compare::{Findings, Two, compare};
 use crate::coverage::Coverage;
 use crate::generate::extra;
+use crate::golden;
 use crate::pass::{self, Tracing};
 use crate::ring::BLOCK;
 use crate::script::script;
 use crate::subject::Subject;
 
 /// Two bytes that share no bit, so that no written byte looks unwritten.
-const POISONS: [u8; 2] = [0xee, 0x11];
+pub const POISONS: [u8; 2] = [0xee, 0x11];
 
 /// Makes the same queue pair with different implementations.
 pub trait Maker {
@@ -94,7 +96,7 @@ pub fn run(
     services: &[Service],
 ) -> Result<Report> {
     let mut rng = StdRng::seed_from_u64(plan.seed);
-    let arena = Arena::new(plan.seed);
+    let arena = Arena::new(plan.seed)?;
     let mut report = Report {
         findings: BTreeMap::new(),
         coverage: Coverage::new(services, &extra(services)),
@@ -175,4 +177,39 @@ pub fn run(
         }
     }
     Ok(report)
+}
+
+/// Records one run of each service from the witness, for plain `cargo test`.
+///
+/// # Errors
+///
+/// As [`run`], or a file cannot be written.
+pub fn record(witness: &dyn Maker, libmlx5: &str, directory: &Path, wqes: u64) -> Result<()> {
+    let seed = 7;
+    let mut rng = StdRng::seed_from_u64(seed);
+    let arena = Arena::new(seed)?;
+    for service in Service::ALL {
+        let mut coverage = Coverage::new(&[service], &extra(&[service]));
+        let asked = QpSpec {
+            send_wr: 6,
+            send_sge: 6,
+            inline: if service == Service::Raw { 0 } else { 110 },
+            tso_header: if service == Service::Raw { 66 } else { 0 },
+            signals_all: false,
+            has_builder: true,
+            ..limits(&mut rng, service)
+        };
+        let mut theirs = witness.make(&asked, &crate::subject::Nothing)?;
+        let spec = theirs.spec();
+        let ring = (theirs.memory().ring.len() / BLOCK) as u32;
+        let script = script(&mut rng, &arena, spec, ring, wqes, 0, &mut coverage);
+        let none = Tracing { one_of: 0 };
+        let truth = Two {
+            one: pass::run(&mut *theirs, &script, POISONS[0], none)?,
+            other: pass::run(&mut *theirs, &script, POISONS[1], none)?,
+        };
+        let file = directory.join(format!("{service:?}.jsonl").to_lowercase());
+        golden::write(&file, libmlx5, seed, spec, script, &truth)?;
+    }
+    Ok(())
 }

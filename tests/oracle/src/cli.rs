@@ -38,6 +38,14 @@ pub struct Arguments {
 enum Word {
     /// Posts the same through all and compares.
     Compare(Compare),
+    /// Records the golden corpus from the installed libmlx5.
+    Record {
+        /// Where its files are.
+        directory: PathBuf,
+        /// WQEs of each service.
+        #[arg(long, default_value_t = 160)]
+        wqes: u64,
+    },
     /// Completes work requests in every way and compares what polling says.
     Matrix(Matrix),
     /// Times everything in this process and prints it as JSON.
@@ -157,6 +165,18 @@ pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
                 &arguments.filter,
             )?;
             println!("{}", serde_json::to_string(&measured)?);
+            Ok(0)
+        }
+        Word::Record { directory, wqes } => {
+            let (library, release) = libraries(None, None)?;
+            let mut device = CDevice::open(library, "mlx5_0")?;
+            device.make_handles()?;
+            let official = CMaker {
+                name: "libmlx5",
+                device,
+                places: Places::new(kernel, 0),
+            };
+            campaign::record(&official, &release, directory, *wqes)?;
             Ok(0)
         }
         Word::Matrix(arguments) => matrix(arguments, kernel),

@@ -13,6 +13,7 @@ pub mod cli;
 pub mod compare;
 pub mod coverage;
 pub mod generate;
+pub mod golden;
 pub mod matrix;
 pub mod native;
 pub mod pass;

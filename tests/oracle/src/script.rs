@@ -2,6 +2,8 @@
 
 use rand::rngs::StdRng;
 
+use serde::{Deserialize, Serialize};
+
 use crate::c::device::QpSpec;
 use crate::call::{Api, Arena, Opcode, Service};
 use crate::coverage::Coverage;
@@ -9,7 +11,7 @@ use crate::generate::{Generator, Place};
 use crate::shape::{Cell, blocks, inline_header, units};
 
 /// One thing to do.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Step {
     /// A posting call.
     Post(Posting),
@@ -23,7 +25,7 @@ pub enum Step {
 }
 
 /// A posting call and where it must end up.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Posting {
     /// Of the queue pair.
     pub service: Service,
@@ -36,7 +38,7 @@ pub struct Posting {
     /// First block, counted from the start of the run, and size in 16-byte units of each WQE that must be there after it.
     pub wqes: Vec<(u32, u32)>,
     /// It must be refused, for this reason.
-    pub mistake: Option<&'static str>,
+    pub mistake: Option<String>,
 }
 
 impl Posting {
@@ -173,7 +175,7 @@ pub fn script(
             start,
             end: position,
             wqes: sizes,
-            mistake: made.mistake,
+            mistake: made.mistake.map(str::to_owned),
         }));
         if ends {
             if let Some((counter, opcode)) = last {

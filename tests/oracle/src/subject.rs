@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use oxverbs_ffi::abi::work::ibv_wc;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
 
 use crate::c::device::QpSpec;
@@ -43,7 +43,7 @@ pub struct RecvMemory {
 }
 
 /// A work completion in plain fields. Fields that the status or opcode leaves undefined are as the caller put them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of ibv_wc")]
 pub struct Completion {
     pub wr_id: u64,

@@ -12,6 +12,8 @@ use oxverbs_ffi::abi::objects::{
     ibv_ah, ibv_context, ibv_cq, ibv_cq_ex, ibv_gid, ibv_pd, ibv_qp, ibv_qp_ex, ibv_srq,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::library::{Library, Slot, slot, slot_types};
 use super::post::{PostRecv, PostSend, context_op, slot as ops};
 use crate::call::Service;
@@ -82,7 +84,7 @@ pub fn addresses() -> Vec<ibv_ah_attr> {
 }
 
 /// A queue pair as asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QpSpec {
     /// Service type.
     pub service: Service,
