@@ -2,6 +2,7 @@
 
 mod attributes;
 mod build;
+mod describe;
 mod recv;
 mod send;
 mod service;
