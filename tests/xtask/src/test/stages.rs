@@ -67,6 +67,12 @@ pub(crate) const STAGES: &[Stage] = &[
         run: compare,
     },
     Stage {
+        name: "oracle",
+        about: "mlx5's work requests and completions are libmlx5's, of bookworm and of trixie, byte for byte",
+        budget: Duration::from_secs(600),
+        run: |_| word(&["oracle", "--wqes", "100000"]),
+    },
+    Stage {
         name: "bench",
         about: "rxe through the plug-in and natively is as fast as through the official provider",
         budget: Duration::from_secs(600),
