@@ -15,7 +15,6 @@ mod fuzz;
 mod install;
 mod lab;
 mod oracle;
-mod suite;
 mod test;
 
 /// Tasks of the oxverbs repository.
@@ -41,7 +40,6 @@ enum Word {
     Install(install::Arguments),
     Lab(lab::Arguments),
     Oracle(oracle::Arguments),
-    Suite(suite::Arguments),
     Test(test::Arguments),
 }
 
@@ -56,7 +54,6 @@ fn main() -> ExitCode {
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Oracle(arguments) => oracle::run(&arguments),
-        Word::Suite(arguments) => suite::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
     };
     match result {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 mod counts;
 mod host;
-pub(crate) mod run;
+mod run;
 mod skips;
 mod stages;
 

@@ -37,12 +37,6 @@ pub(crate) const STAGES: &[Stage] = &[
         run: |_| word(&["fuzz", "--seconds", "15"]),
     },
     Stage {
-        name: "suite mlx5",
-        about: "the device-independent suite on the fake kernel's ConnectX, through libmlx5 and through the plug-in",
-        budget: Duration::from_secs(600),
-        run: |_| word(&["suite"]),
-    },
-    Stage {
         name: "suite",
         about: "the device-independent suite on rxe of Debian stable's kernel, and its planted faults",
         budget: Duration::from_secs(600),
