@@ -82,6 +82,10 @@ fn of_closing_line(name: &str, printed: &Printed) -> Counts {
     if !printed.success && counts.failed.is_empty() {
         counts.failed.push(format!("{name}: {last}"));
     }
+    if printed.success && before("passed").is_none() {
+        // A verdict as a whole, such as "0 differences".
+        counts.passed = 1;
+    }
     counts
 }
 
@@ -101,6 +105,10 @@ mod tests {
         let line = "compare rxe 6.12: official 102 passed, ours 103 passed, 1 regressions\n";
         let of = counts(line, false);
         assert_eq!((of.passed, of.failed.len()), (103, 1));
+        let line = "oracle: 10 wqes, 5 completions, 0 differences, 2 named divergences\n";
+        let of = counts(line, true);
+        assert_eq!((of.passed, of.failed.len()), (1, 0));
+        assert_eq!(counts(line, false).failed.len(), 1);
     }
 
     #[test]

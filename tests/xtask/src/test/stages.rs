@@ -37,6 +37,12 @@ pub(crate) const STAGES: &[Stage] = &[
         run: |_| word(&["fuzz", "--seconds", "15"]),
     },
     Stage {
+        name: "bench mlx5",
+        about: "instructions of posting and polling on mlx5 against those recorded; fences and stores against libmlx5's",
+        budget: Duration::from_secs(300),
+        run: bench_mlx5,
+    },
+    Stage {
         name: "suite",
         about: "the device-independent suite on rxe of Debian stable's kernel, and its planted faults",
         budget: Duration::from_secs(600),
@@ -73,6 +79,12 @@ pub(crate) const STAGES: &[Stage] = &[
         run: |_| word(&["bench", "rxe"]),
     },
 ];
+
+fn bench_mlx5(session: &Session) -> Result<Counts> {
+    let recorded = session.root.join("tests/oracle/instructions.json");
+    let recorded = recorded.to_string_lossy();
+    word(&["bench", "mlx5", "--regions", "50", "--gate", &recorded])
+}
 
 /// Enough to see that layouts fit: every ping-pong, both posting interfaces, perftest, rdma_cm.
 const SMOKE: &str = "^(ibv_.*|ib_send_lat|ib_write_bw|ib_read_lat|ib_atomic_lat|rping)$";
