@@ -66,6 +66,8 @@ fn control_verbs_answer_as_libmlx5s_on_older_kernels() {
     ] {
         same(name, settings, &parts);
     }
+    // Without the kernel's clock there are no wall-clock times.
+    same(name, "mlx5,no-clock", &["cq"]);
     // The program's way to RTS goes over Ethernet.
     same(name, "mlx5,link=ib", &parts[..5]);
 }

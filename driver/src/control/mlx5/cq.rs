@@ -43,6 +43,8 @@ pub struct CqRequest {
     pub padded: bool,
     /// Whether timestamps are nanoseconds, where the device can do it.
     pub real_time: bool,
+    /// Whether wall-clock times of completions will be asked for.
+    pub wall_clock: bool,
     /// The program's allocator.
     pub allocator: Option<Arc<dyn Allocator>>,
 }
@@ -141,7 +143,13 @@ impl Mlx5Context {
             }
             Some((page, Err(_))) => uar_index = Some(page),
         }
-        let clock = self.clock_page();
+        // The kernel's page is read at each start of polling, which costs; timestamps that are nanoseconds need no page.
+        let real_time = asked.real_time && self.limits().real_time_ts;
+        let clock = if asked.wall_clock && !real_time {
+            Some(self.clock_page().ok_or(Errno(libc::EOPNOTSUPP))?)
+        } else {
+            None
+        };
         let memory = Memory {
             ring: Arc::new(buffer),
             record: Arc::new(record),

@@ -164,13 +164,15 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         } else {
             std::ptr::null_mut()
         };
-        let wallclock = attr.wc_flags & (WITH_TIMESTAMP | WITH_WALLCLOCK) == WITH_WALLCLOCK;
+        let wall_clock = attr.wc_flags & WITH_WALLCLOCK != 0;
         let wanted = Wanted {
             request: CqRequest {
                 cqe: attr.cqe,
                 comp_vector: attr.comp_vector,
                 flags: kernel_flags(attr.wc_flags, flags),
-                real_time: wallclock,
+                // Of both kinds of time, timestamps stay the device's.
+                real_time: wall_clock && attr.wc_flags & WITH_TIMESTAMP == 0,
+                wall_clock,
                 ..CqRequest::default()
             },
             channel: attr.channel,
