@@ -5,9 +5,9 @@
 //!
 //! * [`ioctl`]: `RDMA_VERBS_IOCTL`, a header and an array of 16-byte attributes. [`Command`] builds
 //!   one (a client), [`RequestView`] takes one apart (a kernel emulator, a sandbox, a tracer).
-//! * [`object`]: the core object tree, one module per method, one constant per attribute. The
-//!   attribute's type knows its method, its direction and its value, so that a command that does
-//!   not fit its method does not compile.
+//! * [`object`]: the object tree, the core's and what mlx5 adds to it, one module per method, one
+//!   constant per attribute. The attribute's type knows its method, its direction and its value, so
+//!   that a command that does not fit its method does not compile.
 //! * [`write`](mod@write): the older `write()` commands with both of their framings, and wrapped in
 //!   the ioctl `INVOKE_WRITE`.
 //! * [`event`]: records read from completion channels and from the asynchronous event file.

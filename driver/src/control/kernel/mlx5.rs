@@ -119,7 +119,7 @@ impl Uctx {
         })
     }
 
-    /// Allocates a doorbell page. `EOPNOTSUPP` on kernels before 5.8, whose pages come with the
+    /// Allocates a doorbell page. `EOPNOTSUPP` on kernels before 5.7, whose pages come with the
     /// context, and of a page for BlueFlame where the platform has no write-combining.
     pub fn alloc_uar(&self, kind: UarAllocType) -> Result<DevicePage<Uar>, Errno> {
         use uar::alloc;

@@ -1,4 +1,4 @@
-//! Doorbell pages. Since kernel 5.8.
+//! Doorbell pages. Since kernel 5.7.
 
 methods! {
     MLX5_UAR;

@@ -8,7 +8,7 @@ open_enums! {
     "mlx5_ib_mmap_cmd" MmapCommand(u32) {
         /// A UAR page of the context's own, write-combining where the kernel allows it.
         "MLX5_IB_MMAP_REGULAR_PAGE" REGULAR_PAGE = 0,
-        /// Physically contiguous memory. Removed from the kernel in 4.16.
+        /// Physically contiguous memory; only vendors' kernels give it out, others answer `ENOSYS`.
         "MLX5_IB_MMAP_GET_CONTIGUOUS_PAGES" GET_CONTIGUOUS_PAGES = 1,
         /// A UAR page, write-combining or nothing.
         "MLX5_IB_MMAP_WC_PAGE" WC_PAGE = 2,
