@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::bench::report;
 use crate::bench::worker::{self, Measured};
-use crate::c::device::CDevice;
+use crate::c::device::{CDevice, QpSpec};
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
 use crate::c::subject::{CMaker, CSubject};
@@ -23,6 +23,7 @@ use crate::campaign::{self, Maker, Plan, Report};
 use crate::compare::Findings;
 use crate::matrix;
 use crate::native::{NativeMaker, NativeSubject};
+use crate::receive;
 use crate::ring::BLOCK;
 use crate::shape::set_inline_header;
 use crate::subject::{Completing, Polling, Subject as _};
@@ -232,8 +233,58 @@ fn matrix(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {
             findings.entry(subject.name()).or_default().add(found);
         }
     }
+    // Receive work requests, whose bytes only completions make room for.
+    for (round, (wr, sge)) in [(1, 1), (5, 3), (16, 4), (30, 7), (64, 16)]
+        .into_iter()
+        .enumerate()
+    {
+        let spec = QpSpec {
+            recv_wr: wr,
+            recv_sge: sge,
+            ..matrix::SPEC
+        };
+        let make = |name, device, index| {
+            CSubject::new(
+                name,
+                device,
+                Places::new(kernel, index),
+                spec,
+                Polling::Array,
+            )
+        };
+        let mut witness = make("libmlx5", &official, 0)?;
+        let blocks = (witness.memory().ring.len() / BLOCK) as u32;
+        let memory = witness.recv_memory()?;
+        let receives = (
+            (memory.ring.len() / memory.entry) as u32,
+            memory.entry as u32,
+        );
+        let given = witness.spec();
+        let mut subjects: Vec<Box<dyn Completing + '_>> = vec![
+            Box::new(make("libmlx5", &official, 0)?),
+            Box::new(NativeSubject::with_receives(
+                given,
+                blocks,
+                arguments.entry,
+                Polling::Array,
+                receives,
+            )?),
+        ];
+        if let Some(device) = &shim {
+            subjects.push(Box::new(make("shim", device, 1)?));
+        }
+        for subject in &mut subjects {
+            let seed = arguments.seed + round as u64;
+            let wanted = arguments.rounds * 40;
+            let found = receive::run(&mut witness, &mut **subject, wanted, seed)?;
+            findings.entry(subject.name()).or_default().add(found);
+        }
+    }
     for (name, found) in &findings {
-        println!("{name}: {} completions", found.completions);
+        println!(
+            "{name}: {} completions; {} receives in {} calls, {} bytes written",
+            found.completions, found.wqes, found.calls, found.written
+        );
         print_findings(found);
     }
     let summary = Summary::of_findings(&findings, format!("libmlx5 {release}"));

@@ -17,6 +17,7 @@ pub mod golden;
 pub mod matrix;
 pub mod native;
 pub mod pass;
+pub mod receive;
 pub mod ring;
 pub mod script;
 pub mod shape;

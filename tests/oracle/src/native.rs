@@ -23,7 +23,9 @@ use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
 use crate::campaign::Maker;
 use crate::ring::{BLOCK, CqWriter, Shared};
 use crate::shape::inline_header;
-use crate::subject::{Completing, Completion, Polling, SendMemory, Subject, mac, requester};
+use crate::subject::{
+    Completing, Completion, Polling, RecvMemory, SendMemory, Subject, mac, requester,
+};
 
 /// Zeroed memory on page boundaries.
 #[derive(Debug)]
@@ -239,6 +241,7 @@ pub struct NativeSubject {
     spec: QpSpec,
     queue: SendQueue,
     recv: RecvQueue,
+    recv_memory: RecvMemory,
     polling: Polling,
     cq: CompletionQueue,
     writer: CqWriter,
@@ -260,13 +263,28 @@ impl NativeSubject {
     ///
     /// No memory.
     pub fn new(spec: QpSpec, blocks: u32, entry: u32, polling: Polling) -> Result<Self> {
+        Self::with_receives(spec, blocks, entry, polling, (16, 64))
+    }
+
+    /// The same with a receive ring of so many entries of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// No memory.
+    pub fn with_receives(
+        spec: QpSpec,
+        blocks: u32,
+        entry: u32,
+        polling: Polling,
+        receives: (u32, u32),
+    ) -> Result<Self> {
         let ring = Pages::new(blocks as usize * BLOCK)?;
         let words = Pages::new(4096)?;
         let page = Pages::new(4096)?;
         let entries = Pages::new((CQ_ENTRIES * entry) as usize)?;
-        let recv_ring = Pages::new(4096)?;
+        let recv_ring = Pages::new((receives.0 * receives.1) as usize)?;
         let send = SendShared::new(ring.start(), blocks, 0);
-        let recv = RecvShared::new(recv_ring.start(), 16, 6, false, 0);
+        let recv = RecvShared::new(recv_ring.start(), receives.0, receives.1.ilog2(), false, 0);
         // SAFETY: the rings live as long as this subject, whose queues are dropped first.
         let record = unsafe {
             QueueRecord::new(
@@ -300,8 +318,12 @@ impl NativeSubject {
         let parts = RecvParts {
             record: record.clone(),
             doorbell: record_memory.pointer().cast(),
-            max_wr: 16,
-            max_sge: 4,
+            max_wr: receives.0.min(spec.recv_wr.max(16)),
+            max_sge: if receives == (16, 64) {
+                4
+            } else {
+                spec.recv_sge
+            },
         };
         // SAFETY: memory that lives as long as this subject, and is nobody else's.
         let mut recv = unsafe { RecvQueue::new(parts) };
@@ -343,7 +365,14 @@ impl NativeSubject {
             user_index: USER_INDEX,
             mac: mac(0),
         };
+        let recv_memory = RecvMemory {
+            // SAFETY: used while the pages live.
+            ring: unsafe { recv_ring.shared(0, (receives.0 * receives.1) as usize) },
+            entry: receives.1 as usize,
+            record: record_memory,
+        };
         let mut subject = Self {
+            recv_memory,
             spec,
             queue,
             recv,
@@ -476,6 +505,8 @@ impl Subject for NativeSubject {
     fn restart(&mut self) -> Result<()> {
         self.queue.reset();
         self.queue.set_accepting(true);
+        self.recv.reset();
+        self.recv.set_accepting(true);
         Ok(())
     }
 
@@ -506,6 +537,29 @@ impl Completing for NativeSubject {
         let sges: Vec<Sge> = pieces.iter().map(sge).collect();
         let posted = self.recv.post([(id, &sges[..])]);
         assert!(posted.is_ok(), "{posted:?}");
+    }
+
+    fn post_receives(&mut self, list: &[(u64, Vec<Piece>)]) -> Outcome {
+        let sges: Vec<Vec<Sge>> = list
+            .iter()
+            .map(|(_, pieces)| pieces.iter().map(sge).collect())
+            .collect();
+        let requests = list
+            .iter()
+            .zip(&sges)
+            .map(|((id, _), sges)| (*id, &sges[..]));
+        let before = self.recv.head();
+        match self.recv.post(requests) {
+            Ok(_) => Outcome::DONE,
+            Err(refused) => Outcome {
+                errno: refused.error.errno(Verb::PostRecv).0,
+                refused: Some(self.recv.head().wrapping_sub(before) as usize),
+            },
+        }
+    }
+
+    fn recv_memory(&self) -> Result<RecvMemory> {
+        Ok(self.recv_memory)
     }
 
     fn write(&mut self, before: &[u8], cqe: Cqe64) {

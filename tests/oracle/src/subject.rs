@@ -152,6 +152,16 @@ pub trait Completing: Subject {
     /// Posts one receive with these pieces.
     fn receive(&mut self, id: u64, pieces: &[Piece]);
 
+    /// Posts a list of receives.
+    fn post_receives(&mut self, list: &[(u64, Vec<Piece>)]) -> Outcome;
+
+    /// Where its receive ring is.
+    ///
+    /// # Errors
+    ///
+    /// It has none.
+    fn recv_memory(&self) -> Result<RecvMemory>;
+
     /// The device writes an entry: what comes before the last 64 bytes of a long slot, and those.
     fn write(&mut self, before: &[u8], cqe: Cqe64);
 

@@ -13,7 +13,7 @@ use super::post::{Chain, PostSend, build, context_op, slot};
 use crate::call::{Api, Outcome, Piece, Post, Service};
 use crate::campaign::Maker;
 use crate::ring::CqWriter;
-use crate::subject::{Completing, Completion, Polling, SendMemory, Subject, requester};
+use crate::subject::{Completing, Completion, Polling, RecvMemory, SendMemory, Subject, requester};
 
 type PollCq = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
 
@@ -216,25 +216,49 @@ impl Subject for CSubject<'_> {
 
 impl Completing for CSubject<'_> {
     fn receive(&mut self, id: u64, pieces: &[Piece]) {
-        let mut sges: Vec<_> = pieces
+        let outcome = self.post_receives(&[(id, pieces.to_vec())]);
+        assert_eq!(outcome, Outcome::DONE, "ibv_post_recv");
+    }
+
+    fn post_receives(&mut self, list: &[(u64, Vec<Piece>)]) -> Outcome {
+        let mut sges: Vec<Vec<ibv_sge>> = list
             .iter()
-            .map(|piece| ibv_sge {
-                addr: piece.address,
-                length: piece.len,
-                lkey: piece.lkey,
+            .map(|(_, pieces)| {
+                let sge = |piece: &Piece| ibv_sge {
+                    addr: piece.address,
+                    length: piece.len,
+                    lkey: piece.lkey,
+                };
+                pieces.iter().map(sge).collect()
             })
             .collect();
-        let mut wr = ibv_recv_wr {
-            wr_id: id,
-            next: ptr::null_mut(),
-            sg_list: sges.as_mut_ptr(),
-            num_sge: sges.len() as i32,
-        };
+        let mut wrs: Vec<ibv_recv_wr> = list
+            .iter()
+            .zip(&mut sges)
+            .map(|((id, _), sges)| ibv_recv_wr {
+                wr_id: *id,
+                next: ptr::null_mut(),
+                sg_list: sges.as_mut_ptr(),
+                num_sge: sges.len() as i32,
+            })
+            .collect();
+        for index in 1..wrs.len() {
+            let next = &raw mut wrs[index];
+            wrs[index - 1].next = next;
+        }
+        let first = wrs.as_mut_ptr();
         let mut bad = ptr::null_mut();
         let post = self.device.post_recv();
-        // SAFETY: this subject's queue pair and one work request.
-        let errno = unsafe { post(self.qp.pointer().cast(), &raw mut wr, &raw mut bad) };
-        assert_eq!(errno, 0, "ibv_post_recv");
+        // SAFETY: this subject's queue pair and a linked list.
+        let errno = unsafe { post(self.qp.pointer().cast(), first, &raw mut bad) };
+        Outcome {
+            errno,
+            refused: (errno != 0).then(|| (bad.addr() - first.addr()) / size_of::<ibv_recv_wr>()),
+        }
+    }
+
+    fn recv_memory(&self) -> Result<RecvMemory> {
+        self.places.recv(self.qp)
     }
 
     fn write(&mut self, before: &[u8], cqe: Cqe64) {
