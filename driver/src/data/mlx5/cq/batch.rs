@@ -468,7 +468,7 @@ unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, statu
         let opcode = parse::request_opcode(kind, work);
         place.set::<{ Place::STATUS_OPCODE }>(pair(status.0, opcode));
     }
-    let length = if kind.reads() {
+    let length = if kind.reads {
         kind.byte_len(cqe.get().byte_cnt.get())
     } else {
         0

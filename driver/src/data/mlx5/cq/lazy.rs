@@ -212,7 +212,7 @@ impl CompletionQueue {
         let kind = parse::request_kind(cqe.send_opcode());
         let current = match cqe.opcode() {
             // Data inside are looked for after reads and atomics only.
-            CqeOpcode::REQ if !kind.reads() || cqe.op_own.raw_format() == 0 => {
+            CqeOpcode::REQ if !kind.reads || cqe.op_own.raw_format() == 0 => {
                 // SAFETY: passed on.
                 unsafe { parse::complete_request::<V1>(finders, entry) }
                     .map(|request| (request, WcStatus::SUCCESS))

@@ -138,7 +138,12 @@ enum Mode {
     Compressed,
 }
 
-/// A completion queue. Whoever has `&mut` to it polls.
+/// A completion queue. Whoever has `&mut` to it polls; it may be sent to another thread.
+///
+/// ```
+/// fn can_be_sent<T: Send>() {}
+/// can_be_sent::<oxverbs::data::mlx5::CompletionQueue>();
+/// ```
 pub struct CompletionQueue {
     /// The next entry, or one that is never ours if entries may be compressed, so that a poll goes the long way.
     next: Entry,
@@ -339,3 +344,8 @@ fn prefetch(at: *const u8) {
         std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
 }
+
+const _: () = {
+    const fn can_be_sent<T: Send>() {}
+    can_be_sent::<CompletionQueue>();
+};

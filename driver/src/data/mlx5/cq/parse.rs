@@ -25,6 +25,8 @@ pub(super) struct RequestKind {
     length_mask: u32,
     length_fixed: u32,
     pub(super) opcode: u32,
+    /// Whether bytes are read from the peer, which the device may put into the completion.
+    pub(super) reads: bool,
     /// Whether the opcode is that of the posted work request, as its record has it.
     from_record: bool,
 }
@@ -37,6 +39,7 @@ impl RequestKind {
             length_mask: 0,
             length_fixed: 0,
             opcode,
+            reads: false,
             from_record: false,
         }
     }
@@ -45,11 +48,6 @@ impl RequestKind {
     #[inline(always)]
     pub(super) const fn byte_len(&self, byte_count: u32) -> u32 {
         byte_count & self.length_mask | self.length_fixed
-    }
-
-    /// Whether the device may put what it read into the completion.
-    pub(super) const fn reads(&self) -> bool {
-        self.length_mask | self.length_fixed != 0
     }
 }
 
@@ -61,11 +59,14 @@ static REQUESTS: [RequestKind; 256] = {
     table[Opcode::SEND_IMM.0 as usize] = RequestKind::of(opcode::SEND, flag::WITH_IMM);
     table[Opcode::RDMA_READ.0 as usize] = RequestKind::of(opcode::RDMA_READ, 0);
     table[Opcode::RDMA_READ.0 as usize].length_mask = u32::MAX;
+    table[Opcode::RDMA_READ.0 as usize].reads = true;
     table[Opcode::ATOMIC_CS.0 as usize] = RequestKind::of(opcode::COMP_SWAP, 0);
     table[Opcode::ATOMIC_CS.0 as usize].length_fixed = 8;
+    table[Opcode::ATOMIC_CS.0 as usize].reads = true;
     table[Opcode::ATOMIC_MASKED_CS.0 as usize] = table[Opcode::ATOMIC_CS.0 as usize];
     table[Opcode::ATOMIC_FA.0 as usize] = RequestKind::of(opcode::FETCH_ADD, 0);
     table[Opcode::ATOMIC_FA.0 as usize].length_fixed = 8;
+    table[Opcode::ATOMIC_FA.0 as usize].reads = true;
     table[Opcode::ATOMIC_MASKED_FA.0 as usize] = table[Opcode::ATOMIC_FA.0 as usize];
     table[Opcode::TSO.0 as usize] = RequestKind::of(opcode::TSO, 0);
     table[Opcode::UMR.0 as usize].from_record = true;
