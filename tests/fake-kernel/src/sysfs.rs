@@ -23,6 +23,8 @@ struct Family {
     fw_ver: &'static str,
     modalias: Option<&'static str>,
     link_layer: &'static str,
+    /// Entries of the table of partition keys.
+    pkeys: u32,
     /// Of even and of odd entries.
     gid_types: [&'static str; 2],
 }
@@ -36,6 +38,7 @@ impl Family {
                 fw_ver: "",
                 modalias: None,
                 link_layer: "Ethernet",
+                pkeys: 1,
                 gid_types: ["RoCE v2"; 2],
             },
             config::Family::Mlx5 => Self {
@@ -44,6 +47,7 @@ impl Family {
                 fw_ver: "16.35.2000",
                 modalias: Some(mlx5::device::modalias()),
                 link_layer: mlx5::device::link_layer(config),
+                pkeys: mlx5::device::pkeys(config),
                 gid_types: ["IB/RoCE v1", "RoCE v2"],
             },
         }
@@ -96,7 +100,10 @@ pub fn write_tree(root: &Path, config: &Config) -> io::Result<()> {
         let link_layer = format!("{}\n", family.link_layer);
         fs::write(port.join("link_layer"), link_layer)?;
         fs::write(port.join("state"), "4: ACTIVE\n")?;
-        fs::write(port.join("pkeys/0"), "0xffff\n")?;
+        for i in 0..family.pkeys {
+            let key = if i == 0 { "0xffff\n" } else { "0x0000\n" };
+            fs::write(port.join(format!("pkeys/{i}")), key)?;
+        }
         for (i, gid) in device.gids.iter().enumerate() {
             let words: Vec<String> = gid
                 .chunks(2)

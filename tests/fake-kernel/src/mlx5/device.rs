@@ -291,6 +291,14 @@ pub(crate) fn modalias() -> &'static str {
     "pci:v000015B3d00001019sv000015B3sd00000008bc02sc07i00"
 }
 
+/// Entries of the table of partition keys.
+pub(crate) fn pkeys(config: &Config) -> u32 {
+    match config.mlx5.link {
+        Link::InfiniBand => 128,
+        Link::Ethernet => 1,
+    }
+}
+
 /// The link layer's name in sysfs.
 pub(crate) fn link_layer(config: &Config) -> &'static str {
     match config.mlx5.link {
