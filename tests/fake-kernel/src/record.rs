@@ -206,7 +206,7 @@ fn normalise_input(
     command: Option<&str>,
     mut bytes: Vec<u8>,
 ) -> Vec<u8> {
-    if attr.ends_with("_USER_HANDLE") {
+    if attr.ends_with("_USER_HANDLE") || attr == "MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR" {
         mask(&mut bytes, 0);
     }
     if attr == "UVERBS_ATTR_CORE_IN" {

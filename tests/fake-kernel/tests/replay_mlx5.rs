@@ -1,6 +1,9 @@
 //! Every control call that Debian's libmlx5 makes is made again by our control path, from the values in it, and is
 //! the same to the byte: the attributes, their order, their flags and lengths, and the driver's data.
 //!
+//! One call of each shape is in `replay_mlx5/golden.jsonl`, for machines without libmlx5. `OXVERBS_BLESS=1` writes it
+//! again from the installed release.
+//!
 //! Where this cannot look, the size of a ring in the driver's data, `same_calls_mlx5.rs` does.
 
 #[path = "replay_mlx5/call.rs"]
@@ -14,6 +17,7 @@ mod replay;
 mod scribe;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use common::{Libraries, MLX5, compile_with, has_provider, succeed};
 use fake_kernel::record::Recorded;
@@ -95,4 +99,59 @@ fn of_mlx5dv() {
         "mlx5",
         40,
     );
+}
+
+/// The recording that is checked in.
+const GOLDEN: &str = include_str!("replay_mlx5/golden.jsonl");
+
+/// B62: one call of each shape, as recorded.
+#[test]
+fn as_recorded() {
+    let lines = GOLDEN.lines();
+    let mut count = 0;
+    for line in lines {
+        let official: Recorded = serde_json::from_str(line).expect("a recorded call");
+        let ours = replay::replay(&official, false);
+        assert_eq!(ours, [official]);
+        count += 1;
+    }
+    assert!(count > 90, "only {count} calls");
+}
+
+/// What tells one shape of a call from another: the attributes and how long they are.
+fn shape(call: &Recorded) -> Vec<String> {
+    let mut shape = vec![call::name(call).to_owned()];
+    if let Recorded::Ioctl { attrs, .. } = call {
+        let attrs = attrs.iter();
+        shape.extend(attrs.map(|attr| format!("{} {} {}", attr.name, attr.len, attr.flags)));
+    }
+    shape
+}
+
+/// The recording is what the installed libmlx5 sends.
+#[test]
+fn the_recording_is_true() {
+    let name = "fake-kernel::replay_mlx5::the_recording_is_true";
+    if !has_provider(name, "libmlx5-rdmav") {
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    let mut text = String::new();
+    for program in ["mlx5_calls", "mlx5_dv_calls"] {
+        for call in official(&Libraries::Installed, program, "mlx5") {
+            if seen.insert(shape(&call)) {
+                text += &serde_json::to_string(&comparable(call)).expect("a call");
+                text.push('\n');
+            }
+        }
+    }
+    if std::env::var_os("OXVERBS_BLESS").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay_mlx5/golden.jsonl");
+        std::fs::write(path, &text).expect("a file to write");
+        return;
+    }
+    for (recorded, now) in GOLDEN.lines().zip(text.lines()) {
+        assert_eq!(recorded, now);
+    }
+    assert_eq!(GOLDEN.lines().count(), text.lines().count());
 }
