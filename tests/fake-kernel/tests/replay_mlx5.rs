@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{Libraries, MLX5, compile_with, has_provider, succeed};
-use fake_kernel::record::Recorded;
+use fake_kernel::record::{Recorded, RecordedAttr};
 
 /// What libmlx5 sends for a program.
 fn official(libraries: &Libraries, program: &str, settings: &str) -> Vec<Recorded> {
@@ -154,4 +154,24 @@ fn the_recording_is_true() {
         assert_eq!(recorded, now);
     }
     assert_eq!(GOLDEN.lines().count(), text.lines().count());
+}
+
+/// A recording with attributes in another order, or with another flag, is not what we send.
+#[test]
+fn a_changed_recording_is_noticed() {
+    for line in GOLDEN.lines() {
+        let changed = |change: fn(&mut Vec<RecordedAttr>)| {
+            let mut call: Recorded = serde_json::from_str(line).expect("a recorded call");
+            let Recorded::Ioctl { attrs, .. } = &mut call else {
+                panic!("only requests of the ioctl are recorded");
+            };
+            change(attrs);
+            assert_ne!(replay::replay(&call, false), [call]);
+        };
+        changed(|attrs| attrs[0].flags ^= 1);
+        changed(|attrs| attrs.push(attrs[0].clone()));
+        if line.matches("\"name\"").count() > 1 {
+            changed(|attrs| attrs.reverse());
+        }
+    }
 }

@@ -225,3 +225,14 @@ settings! {
     signatures "mlx5" [("MLX5_QP_SIGNATURE", "1"), ("MLX5_RWQ_SIGNATURE", "1")];
     infiniband "mlx5,link=ib" [];
 }
+
+/// Completions of another size are a difference.
+#[test]
+#[should_panic(expected = "of 600")]
+fn a_difference_is_noticed() {
+    let shapes = shape::shapes(0x5eed, 600);
+    let one = ours::outcomes(&shapes, "mlx5", &[]);
+    let other = ours::outcomes(&shapes, "mlx5", &[("MLX5_CQE_SIZE", "128")]);
+    compare(&shapes, &one, &one);
+    compare(&shapes, &one, &other);
+}
