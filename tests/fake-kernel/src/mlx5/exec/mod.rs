@@ -3,6 +3,8 @@
 //! A run looks at the doorbell records of all live queue pairs and ends when none can go on. What has to
 //! wait (no receive request at the peer, no peer) waits for a later run.
 
+mod atomic;
+mod datagram;
 pub(crate) mod keys;
 pub(crate) mod responder;
 pub(crate) mod wqe;
@@ -19,9 +21,8 @@ use super::hca::{self, Armed, Cqe, QueuePair, Received, SendWqe};
 use crate::config::Link;
 use crate::core::objects::{CqKind, QpKind};
 use crate::state::State;
-use keys::Memory;
-use responder::{Message, Nak, Peer, SCATTER_CQE, Source};
-use wqe::{Atomic, Piece, Request, opcode};
+use responder::{Message, Nak, Peer, SCATTER_CQE};
+use wqe::{Piece, Request, opcode};
 
 /// `vendor_err_synd` of flushed work requests, as ConnectX-5 has it.
 pub(crate) const FLUSH_VENDOR: u8 = 0xf9;
@@ -284,7 +285,7 @@ fn execute(st: &mut State, sender: &Sender, wqe: &SendWqe, waited: Option<Wait>)
         opcode::UMR => update_key(st, sender, &request),
         opcode::MMO => copy(st, sender, &request),
         _ => match own.qp_type {
-            QpType::UD => send_datagram(st, sender, &request),
+            QpType::UD => datagram::send(st, sender, &request),
             // Onto a wire with nobody at its other end.
             QpType::RAW_PACKET => gather(st, sender, &request).map(|_| Vec::new()),
             _ => transfer(st, sender, &request, wqe),
@@ -487,103 +488,11 @@ fn transfer(
             }
             let need = AccessFlags::REMOTE_ATOMIC;
             let memory = responder::remote(st, peer?, at, width, need)?;
-            let answer = atomic(memory, request.opcode, &request.atomic)
+            let answer = atomic::run(memory, request.opcode, &request.atomic)
                 .ok_or(Nak::Syndrome(syndrome::REMOTE_OP_ERR))?;
             scatter_answer(st, sender, request, wqe, &answer)?;
             Ok(answer)
         }
         _ => Err(Nak::Syndrome(syndrome::LOCAL_QP_OP_ERR)),
     }
-}
-
-/// Runs the operation; what was there before, in host order.
-fn atomic(memory: Memory, operation: u8, operands: &Atomic) -> Option<Vec<u8>> {
-    let bytes = memory.read(operands.width.into())?;
-    let old = match operands.width {
-        4 => u32::from_ne_bytes(bytes.as_slice().try_into().ok()?).into(),
-        _ => u64::from_ne_bytes(bytes.as_slice().try_into().ok()?),
-    };
-    let new = match operation {
-        opcode::ATOMIC_FA => old.wrapping_add(operands.swap_add),
-        opcode::ATOMIC_MASKED_FA => masked_add(old, operands.swap_add, operands.compare_mask),
-        _ if (old ^ operands.compare) & operands.compare_mask == 0 => {
-            (old & !operands.swap_mask) | (operands.swap_add & operands.swap_mask)
-        }
-        _ => old,
-    };
-    match operands.width {
-        4 => memory.write(&(new as u32).to_ne_bytes())?,
-        _ => memory.write(&new.to_ne_bytes())?,
-    }
-    Some(bytes)
-}
-
-/// Adds field by field; a set bit of `ends` is the top bit of a field, out of which nothing is carried.
-fn masked_add(old: u64, add: u64, ends: u64) -> u64 {
-    let mut sum = 0;
-    let mut carry = 0;
-    for bit in 0..64 {
-        let total = ((old >> bit) & 1) + ((add >> bit) & 1) + carry;
-        sum |= (total & 1) << bit;
-        carry = if (ends >> bit) & 1 == 1 {
-            0
-        } else {
-            total >> 1
-        };
-    }
-    sum
-}
-
-fn send_datagram(st: &mut State, sender: &Sender, request: &Request) -> Result<Vec<u8>, Nak> {
-    let bytes = gather(st, sender, request)?;
-    let Some(to) = request.destination else {
-        return Err(Nak::Syndrome(syndrome::LOCAL_QP_OP_ERR));
-    };
-    if bytes.len() > 128 << super::device::FACTS.mtu {
-        return Err(Nak::Syndrome(syndrome::LOCAL_LENGTH_ERR));
-    }
-    let own = &st.devices[sender.peer.0];
-    // A controlled key stands for the queue pair's own (IBTA 10.2.5).
-    let qkey = match to.qkey {
-        key if key & 0x8000_0000 != 0 => own.qps[&sender.peer.1].attr.qkey,
-        key => key,
-    };
-    let has_grh = to.has_grh || st.config.mlx5.link == Link::Ethernet;
-    let sgid = own.gids.get(usize::from(to.sgid_index)).copied();
-    let gids = has_grh.then(|| (sgid.unwrap_or_default(), to.gid));
-    let mut peers: Vec<Peer> = Vec::new();
-    for index in 0..st.devices.len() {
-        if let Some(members) = st.devices[index].groups.get(&to.gid) {
-            peers.extend(members.iter().map(|qpn| (index, *qpn)));
-        }
-    }
-    if peers.is_empty() {
-        let found = devices_at(st, has_grh.then_some(&to.gid), to.lid);
-        peers.extend(found.first().map(|index| (*index, to.qpn)));
-    }
-    let message = Message {
-        received: match request.opcode {
-            opcode::SEND_IMM => Received::SendImm(request.imm),
-            _ => Received::Send,
-        },
-        payload: bytes,
-        written: None,
-        is_solicited: request.is_solicited,
-        srqn: None,
-        source: Some(Source {
-            qpn: sender.peer.1,
-            qkey,
-            lid: match st.config.mlx5.link {
-                Link::InfiniBand => super::device::lid(sender.peer.0),
-                Link::Ethernet => 0,
-            },
-            sl: to.sl,
-            gids,
-        }),
-    };
-    for peer in peers {
-        // Datagrams that do not arrive are nobody's error.
-        let _ = responder::receive(st, peer, &message);
-    }
-    Ok(Vec::new())
 }
