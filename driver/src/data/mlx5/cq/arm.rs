@@ -74,6 +74,14 @@ impl Doorbell {
         );
     }
 
+    /// The consumer index that the device was told last, modulo 2^24.
+    pub(super) fn told(&self) -> u32 {
+        u32::from_be(
+            self.word(doorbell::RECORD_CQ_CONSUMER)
+                .load(Ordering::Relaxed),
+        )
+    }
+
     /// Asks for an event.
     #[inline]
     pub(super) fn arm(&self, sequence: u32, solicited_only: bool, ci: u32, cqn: u32) {

@@ -75,30 +75,42 @@ impl CompletionQueue {
     /// See [`NothingTaken`]; there is nothing to end then, and the device is told nothing.
     #[inline]
     pub fn start_poll(&mut self) -> Result<(), NothingTaken> {
-        if self.mode != Mode::Compressed && !is_ours(self.next.op_own(), self.parity) {
+        let entry = self.next;
+        let op_own = entry.op_own();
+        // With compression the next entry never looks like ours.
+        if !is_ours(op_own, self.parity) && self.mode != Mode::Compressed {
             return Err(NothingTaken::Empty);
         }
         if let Some(page) = self.clock {
             // Before anything is taken: a busy clock leaves all as it was.
             self.clock_info = page.read().map_err(|ClockBusy| NothingTaken::ClockBusy)?;
         }
-        let before = self.ci;
         self.begin_visit();
-        if self.take_next() {
+        if self.take(entry, op_own) {
             return Ok(());
         }
+        self.nothing_after_all();
+        Err(NothingTaken::Empty)
+    }
+
+    /// There were only entries that make no completion; the device has them back.
+    #[cold]
+    fn nothing_after_all(&mut self) {
         self.end_visit();
-        if self.ci != before {
-            // There were only entries that make no completion; the device has them back.
+        if self.ci & 0xff_ffff != self.doorbell.told() {
             self.doorbell.publish(self.ci);
         }
-        Err(NothingTaken::Empty)
     }
 
     /// Takes the next completion, if there is one; if not, the fields are still those of the last.
     #[inline]
     pub fn next_poll(&mut self) -> bool {
-        self.take_next()
+        let entry = self.next;
+        let op_own = entry.op_own();
+        if !is_ours(op_own, self.parity) && self.mode != Mode::Compressed {
+            return false;
+        }
+        self.take(entry, op_own)
     }
 
     /// Gives what was taken back to the device.
@@ -126,18 +138,14 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes an entry that makes a completion, and drops at most a lap of others. A visit has begun.
+    /// Takes an entry that makes a completion, and drops at most a lap of others. A visit has begun; `entry` is the next one
+    /// and, unless entries may be compressed, ours.
     ///
     /// What is frequent is done here, without a call; all else is left to the loop below, as it was.
     #[inline(never)]
-    fn take_next(&mut self) -> bool {
+    fn take(&mut self, entry: Entry, op_own: u8) -> bool {
         if self.mode != Mode::Narrow {
             return self.take_otherwise();
-        }
-        let entry = self.next;
-        let op_own = entry.op_own();
-        if !is_ours(op_own, self.parity) {
-            return false;
         }
         barrier::completion_is_read_after_its_owner_bit();
         entry.prefetch::<false>(1);
