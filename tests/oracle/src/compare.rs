@@ -250,6 +250,7 @@ fn call(
     }
     // Blocks into which libmlx5 stores what belongs elsewhere.
     let mut spoiled = Vec::new();
+    let mut fence_lost = false;
     for (wr, (start, units)) in posting.post.wrs.iter().zip(&posting.wqes) {
         if wraps_headers(ring, *start, wr) {
             spoiled.push((start + units.div_ceil(4)) % ring);
@@ -304,6 +305,7 @@ fn call(
             && our_one[11] == one[11] | 0x20
             && (0..one.len()).all(|i| i == 11 || !mask[i] || one[i] == our_one[i]);
         if differs && lost_fence {
+            fence_lost = true;
             *findings
                 .divergences
                 .entry(divergence::LOST_FENCE)
@@ -341,7 +343,7 @@ fn call(
         return;
     }
     let twice = (0..posting.wqes.len()).any(|index| posting.is_sent_twice(index));
-    if spoiled.is_empty() && !twice {
+    if spoiled.is_empty() && !twice && !fence_lost {
         register(findings, turn, posting, [theirs, ours], [witness, subject]);
     }
     if let (Some((theirs, _)), Some((ours, _))) = (&theirs[0].trace, &ours[0].trace) {
