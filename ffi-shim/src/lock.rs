@@ -12,6 +12,8 @@ use crate::log;
 pub(crate) trait Lock {
     /// Takes it, waiting if need be.
     fn acquire(&self);
+    /// Takes it if it is free; says whether it did.
+    fn try_acquire(&self) -> bool;
     /// Releases it. Whoever calls this holds the lock, or took it over from a call that did.
     fn release(&self);
 }
@@ -28,6 +30,11 @@ impl Lock for SpinLock {
         if self.held.swap(1, Ordering::Acquire) != 0 {
             self.wait();
         }
+    }
+
+    #[inline(always)]
+    fn try_acquire(&self) -> bool {
+        self.held.swap(1, Ordering::Acquire) == 0
     }
 
     #[inline]
@@ -104,6 +111,19 @@ impl Lock for QueueLock {
     }
 
     #[inline(always)]
+    fn try_acquire(&self) -> bool {
+        if self.shared {
+            return self.lock.try_acquire();
+        }
+        // As in `acquire`.
+        let free = self.lock.held.load(Ordering::Acquire) == 0;
+        if free {
+            self.lock.held.store(1, Ordering::Relaxed);
+        }
+        free
+    }
+
+    #[inline(always)]
     fn release(&self) {
         self.lock.release();
     }
@@ -154,6 +174,12 @@ impl<T, L: Lock> Locked<T, L> {
     #[inline]
     pub(crate) fn hold(&self) {
         self.lock.acquire();
+    }
+
+    /// Takes the lock as [`hold`](Self::hold), if it is free; says whether it did.
+    #[inline(always)]
+    pub(crate) fn try_hold(&self) -> bool {
+        self.lock.try_acquire()
     }
 
     /// Ends [`hold`](Self::hold).

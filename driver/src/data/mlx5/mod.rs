@@ -40,7 +40,7 @@ pub use record::{
 pub use register::{BlueFlame, Register, Sharing};
 pub use rq::{RecvParts, RecvQueue};
 pub use sq::{
-    AtomicOperands, Bind, Destination, Draft, InlinePiece, Operation, Plain, Remote, Segmentation,
+    AtomicOperands, Bind, Destination, Draft, InlinePiece, Operation, Remote, Segmentation,
     SendFlags, SendLimits, SendParts, SendQueue, SendRequest, WrOpcode,
 };
 pub use srq::{RecvRequest, SharedReceiveQueue, SrqParts, SrqShared};

@@ -528,7 +528,7 @@ impl<T: Service> WorkRequest<'_, '_, T> {
                 }
             }
             Core::Mlx5 { sq, draft } => {
-                let described = describe_mlx5(
+                let _ = describe_mlx5(
                     sq,
                     draft,
                     self.wr_id,
@@ -537,9 +537,6 @@ impl<T: Service> WorkRequest<'_, '_, T> {
                     self.to.as_ref(),
                     payload,
                 );
-                if described.is_ok() {
-                    sq.close(draft);
-                }
             }
             Core::Nothing => {}
         }

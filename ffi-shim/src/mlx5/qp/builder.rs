@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use oxverbs::ffi_core::mlx5::{
-    InlinePiece, Operation, Plain, PostError, QueueKind, Remote, Segmentation, SendFlags, Verb,
+    InlinePiece, Operation, PostError, QueueKind, Remote, Segmentation, SendFlags, Verb,
 };
 use oxverbs::ffi_core::wqe_format::rxe::Sge;
 use zerocopy::byteorder::big_endian::U32 as Be32;
@@ -125,17 +125,31 @@ unsafe fn held<'a>(qp: *mut ibv_qp_ex) -> &'a mut Send {
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: a queue pair of ours (C1).
+    if !unsafe { locked(qp) }.try_hold() {
+        // SAFETY: as above.
+        return unsafe { wr_start_later(qp) };
+    }
+    // SAFETY: held now.
+    let send = unsafe { held(qp) };
+    send.draft = send.queue.begin();
+}
+
+/// A last call, so that nothing has to be kept over it.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_start_later(qp: *mut ibv_qp_ex) {
+    // SAFETY: a queue pair of ours (C1).
     unsafe { locked(qp) }.hold();
     // SAFETY: held now.
     let send = unsafe { held(qp) };
-    send.queue.begin_in(&mut send.draft);
+    send.draft = send.queue.begin();
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a queue pair of ours (C1), between start and complete.
     let Send { queue, draft } = unsafe { held(qp) };
     // SAFETY: the lock has been held since the batch was begun.
-    if !unsafe { queue.commit_plain(draft) } {
+    if !unsafe { queue.commit_frequent(draft) } {
         // SAFETY: as above.
         return unsafe { wr_complete_any(qp) };
     }
@@ -178,16 +192,16 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: &Operation) {
     // SAFETY: as above.
     let flags = SendFlags(unsafe { (*qp).wr_flags });
     // SAFETY: the caller's promise.
-    let _ = unsafe { queue.open(draft, wr_id, flags, operation) };
+    let _ = unsafe { queue.open_any(draft, wr_id, flags, operation) };
 }
 
-/// Begins a plain work request if nothing is unusual; says whether it did.
+/// Begins a frequent work request if nothing is unusual; says whether it did.
 ///
 /// # Safety
 ///
 /// As for [`held`].
 #[inline(always)]
-unsafe fn begin_plain(qp: *mut ibv_qp_ex, what: Plain) -> bool {
+unsafe fn begin_frequent(qp: *mut ibv_qp_ex, operation: &Operation) -> bool {
     // SAFETY: the caller's promise.
     let Send { queue, draft } = unsafe { held(qp) };
     // SAFETY: fields of a live object, written by this thread.
@@ -195,12 +209,12 @@ unsafe fn begin_plain(qp: *mut ibv_qp_ex, what: Plain) -> bool {
     // SAFETY: as above.
     let flags = SendFlags(unsafe { (*qp).wr_flags });
     // SAFETY: the lock has been held since the batch was begun.
-    unsafe { queue.open_plain(draft, wr_id, flags, what) }
+    unsafe { queue.open_frequent(draft, wr_id, flags, operation) }
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
     // SAFETY: between start and complete (C1).
-    if !unsafe { begin_plain(qp, Plain::Send) } {
+    if !unsafe { begin_frequent(qp, &Operation::Send) } {
         // SAFETY: as above.
         unsafe { wr_send_any(qp) };
     }
@@ -214,6 +228,17 @@ unsafe extern "C" fn wr_send_any(qp: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm: u32) {
+    let be = Be32::from_bytes(imm.to_ne_bytes());
+    // SAFETY: between start and complete (C1).
+    if !unsafe { begin_frequent(qp, &Operation::SendWithImm { imm: be }) } {
+        // SAFETY: as above.
+        unsafe { wr_send_imm_any(qp, imm) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn wr_send_imm_any(qp: *mut ibv_qp_ex, imm: u32) {
     let imm = Be32::from_bytes(imm.to_ne_bytes());
     // SAFETY: between start and complete (C1).
     unsafe { begin(qp, &Operation::SendWithImm { imm }) };
@@ -236,7 +261,7 @@ unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, header: *mut c_void, len: u
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: between start and complete (C1).
-    if !unsafe { begin_plain(qp, Plain::Write(Remote { addr, rkey })) } {
+    if !unsafe { begin_frequent(qp, &Operation::RdmaWrite(Remote { addr, rkey })) } {
         // SAFETY: as above.
         unsafe { wr_rdma_write_any(qp, rkey, addr) };
     }
@@ -260,7 +285,7 @@ unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64,
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: between start and complete (C1).
-    if !unsafe { begin_plain(qp, Plain::Read(Remote { addr, rkey })) } {
+    if !unsafe { begin_frequent(qp, &Operation::RdmaRead(Remote { addr, rkey })) } {
         // SAFETY: as above.
         unsafe { wr_rdma_read_any(qp, rkey, addr) };
     }
@@ -339,7 +364,7 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: between start and complete (C1).
     let Send { queue, draft } = unsafe { held(qp) };
-    if !queue.set_sge_plain(draft, Sge { addr, length, lkey }) {
+    if !queue.set_sge_frequent(draft, &Sge { addr, length, lkey }) {
         // SAFETY: as above.
         unsafe { wr_set_sge_any(qp, lkey, addr, length) };
     }
@@ -371,7 +396,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
         len,
     };
     // SAFETY: readable by the verb's contract.
-    if !unsafe { queue.set_inline_plain(draft, piece) } {
+    if !unsafe { queue.set_inline_frequent(draft, piece) } {
         // SAFETY: as above.
         unsafe { wr_set_inline_data_any(qp, addr, len) };
     }

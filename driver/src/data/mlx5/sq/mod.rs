@@ -6,8 +6,8 @@
 //! | `request` | what can be posted |
 //! | `list` | posting whole work requests, one or a list (`ibv_post_send`) |
 //! | `quick` | the frequent ones among them, by straight stores |
-//! | `step` | the frequent steps of a batch, by straight stores |
-//! | `draft` | describing a batch step by step (`ibv_wr_*`) |
+//! | `draft` | describing a batch step by step (`ibv_wr_*`): the frequent steps, by straight stores |
+//! | `steps` | the rarer steps |
 //! | `operation` | what a work request of such a batch does |
 //! | `segments` | local memory, windows, packets: the segments that both write |
 
@@ -17,7 +17,7 @@ mod operation;
 mod quick;
 mod request;
 mod segments;
-mod step;
+mod steps;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -32,12 +32,11 @@ pub use request::{
     AtomicOperands, Bind, Destination, InlinePiece, Remote, Segmentation, SendFlags, SendRequest,
     WrOpcode,
 };
-pub use step::Plain;
 
 use super::error::PostError;
 use super::record::{QueueKind, QueueRecord, SendShared, Slots, WorkKind};
 use super::register::{Announced, Register};
-use super::ring::{Cursor, SendRing, Unit};
+use super::ring::{SendRing, Unit};
 use crate::sys::barrier;
 
 /// What the queue pair's creation and the device say about a send queue.
@@ -107,8 +106,8 @@ pub struct SendQueue {
     /// Which classes of operations a batch may have.
     classes: u16,
     /// Which of them go by the frequent steps.
-    stepwise: u16,
-    /// For those: see [`step::flag_words`].
+    frequent: u16,
+    /// For those: see [`operation::flag_words`].
     flag_words: [u32; 8],
     /// Units of the transport's own segment, behind the control segment.
     transport: u32,
@@ -183,18 +182,14 @@ impl SendQueue {
             stop: 0,
             qpn: record.number(),
             always,
-            flag_words: step::flag_words(always),
+            flag_words: operation::flag_words(always),
             fence: CtrlFlags::NONE,
             signature,
             accepting: false,
             kind: record.kind(),
             table: quick::table(record.kind(), !signature && limits.max_sge != 0, signal_all),
             classes: operation::classes(record.kind()),
-            stepwise: if signature {
-                0
-            } else {
-                step::classes(record.kind())
-            },
+            frequent: operation::frequent(record.kind(), !signature),
             transport: segments::transport_units(record.kind()),
             max_short: quick::max_short(limits.max_inline, of_one),
             max_ds: of_one.min(CtrlSegment::MAX_DS.into()),
@@ -340,16 +335,6 @@ impl SendQueue {
         let at = unsafe { self.ring.block(blocks).cast::<u8>().add(8) };
         // SAFETY: as above; the work request is ours.
         unsafe { at.write(byte) };
-    }
-
-    #[inline(always)]
-    fn last(&self, cursor: &Cursor, inline: bool) -> Last {
-        Last {
-            ctrl: cursor.ctrl(&self.ring),
-            ds: cursor.ds(),
-            blocks: cursor.ds().div_ceil(4),
-            inline,
-        }
     }
 
     /// The work request before a position, of so many units, with [`quick::Written::INLINE`].

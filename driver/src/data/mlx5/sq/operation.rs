@@ -1,7 +1,7 @@
 //! What a work request of a batch does, and its segments up to the payload.
 
 use wqe_format::mlx5::{
-    AtomicSegment, CtrlFlags, DataSegment, MaskedAtomic4Segment, MaskedAtomic8Segment,
+    AtomicSegment, CtrlFlags, CtrlSegment, DataSegment, MaskedAtomic4Segment, MaskedAtomic8Segment,
     MaskedFetchAdd4Segment, MaskedFetchAdd8Segment, MmoSegment, Opcode, RaddrSegment, opmod,
 };
 use zerocopy::byteorder::big_endian::U32;
@@ -114,6 +114,68 @@ pub(super) const fn classes(kind: QueueKind) -> u16 {
         QueueKind::RawPacket => PACKET,
         _ => 0,
     }
+}
+
+/// Those of them that drafts have a short way for, where nothing stands between control segment and remote address. A queue
+/// that signs its work requests has none.
+pub(super) const fn frequent(kind: QueueKind, plain: bool) -> u16 {
+    use class::*;
+    match kind {
+        QueueKind::Rc | QueueKind::Uc if plain => {
+            classes(kind) & (SEND | INVALIDATE | WRITE | READ)
+        }
+        _ => 0,
+    }
+}
+
+/// A frequent work request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frequent {
+    pub(super) class: u16,
+    pub(super) opcode: Opcode,
+    pub(super) remote: Option<Remote>,
+    /// Immediate data or a key, if there is such.
+    pub(super) imm: Option<U32>,
+}
+
+impl Operation {
+    /// What a frequent one is.
+    #[inline(always)]
+    pub(super) fn frequent(&self) -> Option<Frequent> {
+        let (class, opcode, remote, imm) = match *self {
+            Self::Send => (class::SEND, Opcode::SEND, None, None),
+            Self::SendWithImm { imm } => (class::SEND, Opcode::SEND_IMM, None, Some(imm)),
+            Self::SendWithInv { rkey } => {
+                let key = U32::new(rkey);
+                (class::INVALIDATE, Opcode::SEND_INVAL, None, Some(key))
+            }
+            Self::RdmaWrite(remote) => (class::WRITE, Opcode::RDMA_WRITE, Some(remote), None),
+            Self::RdmaWriteWithImm { remote, imm } => (
+                class::WRITE,
+                Opcode::RDMA_WRITE_IMM,
+                Some(remote),
+                Some(imm),
+            ),
+            Self::RdmaRead(remote) => (class::READ, Opcode::RDMA_READ, Some(remote), None),
+            _ => return None,
+        };
+        Some(Frequent {
+            class,
+            opcode,
+            remote,
+            imm,
+        })
+    }
+}
+
+/// The first four bytes of a control segment's second half by the lower three of libibverbs' flags (fence, signaled,
+/// solicited), as the machine reads them.
+pub(super) fn flag_words(always: CtrlFlags) -> [u32; 8] {
+    std::array::from_fn(|asked| {
+        let flags = SendFlags(asked as u32).ctrl(CtrlFlags::NONE);
+        let flags = CtrlFlags(always.0 | flags.0);
+        CtrlSegment::new(Opcode::NOP, 0, 0, 0, flags).unit()[1] as u32
+    })
 }
 
 /// A work request of which everything but the payload is known.

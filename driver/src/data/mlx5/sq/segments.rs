@@ -8,7 +8,7 @@ use wqe_format::rxe::Sge;
 use zerocopy::byteorder::big_endian::U64;
 
 use super::super::error::PostError;
-use super::super::ring::{Cursor, copy_short, unit, units};
+use super::super::ring::{Cursor, unit, units};
 use super::request::{Bind, InlinePiece, Segmentation};
 use super::{QueueKind, SendQueue};
 
@@ -59,28 +59,6 @@ impl SendQueue {
         // SAFETY: the caller's promise.
         unsafe { cursor.put(&self.ring, segment) };
         Ok(())
-    }
-
-    /// Copies short data behind an inline header, if it does not meet the ring's end. Says whether it did.
-    ///
-    /// # Safety
-    ///
-    /// The cursor is within blocks that are free; the piece is readable, of 1 to `max_short` bytes.
-    #[inline(always)]
-    pub(super) unsafe fn put_short(&self, cursor: &mut Cursor, piece: InlinePiece) -> bool {
-        let header = self.ring.unit(cursor.next()).cast::<InlineHeader>();
-        // SAFETY: within that unit.
-        let at = unsafe { header.cast::<u8>().add(size_of::<InlineHeader>()) };
-        if at.addr().get() + piece.len > self.ring.end().addr().get() {
-            return false;
-        }
-        let length = piece.len as u32;
-        // SAFETY: a unit of a free block.
-        unsafe { header.write(InlineHeader::of_length(length)) };
-        // SAFETY: readable by the caller's promise, and up to the end of the ring there is room.
-        unsafe { copy_short(piece.addr, at.as_ptr(), piece.len) };
-        cursor.skip(short_units(length));
-        true
     }
 
     /// Copies pieces behind an inline header, which none of it has none.

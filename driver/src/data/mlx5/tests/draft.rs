@@ -452,6 +452,35 @@ fn payloads_replace_each_other() {
     assert_eq!(bed.queue.commit(&mut draft), Ok(1));
     assert_eq!(bed.wqe(0, 64)[7], 2);
     assert_eq!(bed.wqe(0, 64)[16..20], [0, 0, 0, 3]);
+    // Whatever way the work request was begun by, and however long the payload before was: it has one block then.
+    for before in 0..3 {
+        let mut draft = bed.queue.begin();
+        // SAFETY: no headers.
+        unsafe {
+            bed.queue
+                .open(&mut draft, 1, SendFlags::NONE, &Operation::Send)
+        }
+        .unwrap();
+        match before {
+            // SAFETY: no packets.
+            0 => unsafe { bed.queue.set_sges(&mut draft, &[sge(1); 4]) },
+            // SAFETY: live memory.
+            1 => unsafe {
+                bed.queue
+                    .set_inline_list(&mut draft, [piece; 2].into_iter())
+            },
+            // SAFETY: live memory.
+            _ => unsafe { bed.queue.set_inline(&mut draft, piece) },
+        }
+        .unwrap();
+        // SAFETY: no packets.
+        unsafe { bed.queue.set_sge(&mut draft, &sge(5)) }.unwrap();
+        let blocks = bed.queue.posted_blocks();
+        assert_eq!(bed.queue.commit(&mut draft), Ok(1));
+        assert_eq!(bed.queue.posted_blocks(), blocks + 1);
+        assert_eq!(bed.wqe(blocks as usize, 64)[7], 2);
+        assert_eq!(bed.wqe(blocks as usize, 64)[16..20], [0, 0, 0, 5]);
+    }
 }
 
 /// Two numbers for the same error on packets: of one buffer, and of a list.
