@@ -123,7 +123,6 @@ fn post(queue: &mut SendQueue, wr_id: u64) -> Result<u32, oxverbs::data::mlx5::P
     let mut draft = queue.begin();
     // SAFETY: the operation reads no memory.
     unsafe { queue.open(&mut draft, wr_id, SendFlags::SIGNALED, &Operation::Send) }?;
-    queue.close(&mut draft);
     queue.commit(&mut draft)
 }
 

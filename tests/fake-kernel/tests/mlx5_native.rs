@@ -238,7 +238,6 @@ fn post(
         // SAFETY: not a raw packet queue, so nothing is read.
         unsafe { queue.set_sges(&mut draft, &sges) }.expect("a list");
     }
-    queue.close(&mut draft);
     queue.commit(&mut draft).expect("room");
 }
 

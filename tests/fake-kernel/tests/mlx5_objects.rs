@@ -111,7 +111,6 @@ fn post(queue: &mut SendQueue, wr_id: u64) {
     let mut draft = queue.begin();
     // SAFETY: the operation reads no memory.
     unsafe { queue.open(&mut draft, wr_id, SendFlags::SIGNALED, &Operation::Send) }.expect("room");
-    queue.close(&mut draft);
     queue.commit(&mut draft).expect("posted");
 }
 

@@ -309,7 +309,6 @@ fn the_strict_way() {
     unsafe { queue.open(&mut draft, 5, mlx5::SendFlags::SIGNALED, &write) }.unwrap();
     // SAFETY: the region outlives the queue pair.
     unsafe { queue.set_sge(&mut draft, &region.sge(0..8)) }.unwrap();
-    queue.close(&mut draft);
     queue.commit(&mut draft).unwrap();
     let polled = cq.as_mlx5().expect("completions");
     let mut one = [mlx5::Completion::default()];
