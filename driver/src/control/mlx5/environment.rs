@@ -54,24 +54,6 @@ pub enum QueueKind {
     Rwq,
 }
 
-/// Settings of polling with pauses (`MLX5_STALL_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stall {
-    /// Whether a poll that found nothing is followed by a pause. libmlx5 turns it on by itself on one
-    /// generation of processors of 2011; this one does not.
-    pub enabled: bool,
-    /// Turns of a pause, or adaptive ones if negative.
-    pub loops: i32,
-    /// Fewest cycles of an adaptive pause.
-    pub min: i32,
-    /// Most cycles of an adaptive pause.
-    pub max: i32,
-    /// Cycles by which it grows.
-    pub increment: i32,
-    /// Cycles by which it shrinks.
-    pub decrement: i32,
-}
-
 /// What the environment says about mlx5.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
@@ -99,8 +81,6 @@ pub struct Environment {
     pub debug_mask: i64,
     /// `MLX5_FREEZE_ON_ERROR_CQE`: stop the program at an error completion.
     pub freeze_on_error: bool,
-    /// `MLX5_STALL_*`
-    pub stall: Stall,
     qp: Option<Allocation>,
     cq: Option<Allocation>,
     srq: Option<Allocation>,
@@ -166,7 +146,18 @@ impl Environment {
             ["MAX", "MIN"].map(|end| format!("MLX_{queue}_{end}_LOG2_CONTIG_BSIZE"))
         });
         // libmlx5 tells the kernel of the signature of a shared receive queue's entries, but writes none
-        let others = ["MLX5_LOCAL_CPUS", "MLX5_SRQ_SIGNATURE", "MLX_MR_ALLOC_TYPE"];
+        let others = [
+            "MLX5_LOCAL_CPUS",
+            "MLX5_SRQ_SIGNATURE",
+            "MLX_MR_ALLOC_TYPE",
+            // a poll that found nothing is not followed by a pause
+            "MLX5_STALL_CQ_POLL",
+            "MLX5_STALL_NUM_LOOP",
+            "MLX5_STALL_CQ_POLL_MIN",
+            "MLX5_STALL_CQ_POLL_MAX",
+            "MLX5_STALL_CQ_INC_STEP",
+            "MLX5_STALL_CQ_DEC_STEP",
+        ];
         for name in names.chain(others.map(String::from)) {
             if get(&name).is_some() {
                 warnings.push(format!("{name} has no effect"));
@@ -186,14 +177,6 @@ impl Environment {
             debug_mask: text("MLX5_DEBUG_MASK").map_or(0, |value| strtol(&value)),
             freeze_on_error: text("MLX5_FREEZE_ON_ERROR_CQE")
                 .is_some_and(|value| strtol(&value) != 0),
-            stall: Stall {
-                enabled: not_zero("MLX5_STALL_CQ_POLL", false),
-                loops: number("MLX5_STALL_NUM_LOOP", 60),
-                min: number("MLX5_STALL_CQ_POLL_MIN", 60),
-                max: number("MLX5_STALL_CQ_POLL_MAX", 100_000),
-                increment: number("MLX5_STALL_CQ_INC_STEP", 100),
-                decrement: number("MLX5_STALL_CQ_DEC_STEP", 10),
-            },
             qp,
             cq,
             srq,
@@ -345,16 +328,16 @@ mod tests {
         assert_eq!(env.cqe_size, 128);
         assert_eq!(env.debug_file, Some(PathBuf::from("/tmp/mlx5.log")));
         assert_eq!(env.debug_mask, 0x1f);
-        let stall = Stall {
-            enabled: true,
-            loops: -1,
-            min: 2,
-            max: 3,
-            increment: 4,
-            decrement: 5,
-        };
-        assert_eq!(env.stall, stall);
-        let ignored = ["MLX5_LOCAL_CPUS", "MLX5_SRQ_SIGNATURE"];
+        let ignored = [
+            "MLX5_LOCAL_CPUS",
+            "MLX5_SRQ_SIGNATURE",
+            "MLX5_STALL_CQ_POLL",
+            "MLX5_STALL_NUM_LOOP",
+            "MLX5_STALL_CQ_POLL_MIN",
+            "MLX5_STALL_CQ_POLL_MAX",
+            "MLX5_STALL_CQ_INC_STEP",
+            "MLX5_STALL_CQ_DEC_STEP",
+        ];
         assert_eq!(
             env.warnings(),
             ignored.map(|name| format!("{name} has no effect"))
