@@ -96,6 +96,8 @@ pub(crate) fn start(config: Config) -> &'static FakeKernel {
 
 fn make_tree(config: &Config) -> Option<PathBuf> {
     let tree = std::env::temp_dir().join(format!("fake-uverbs-{}", std::process::id()));
+    // One that is there was left by a dead process of our number, or by the program that `exec` replaced.
+    let _ = std::fs::remove_dir_all(&tree);
     if let Err(error) = sysfs::write_tree(&tree, config) {
         eprintln!("{}: {error}", tree.display());
         return None;
