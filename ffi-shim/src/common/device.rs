@@ -6,6 +6,7 @@ use std::fmt;
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::uverbs_abi::types::PortAttrEx;
 use oxverbs::ffi_core::uverbs_abi::write::device::{ExQueryDeviceResp, QueryDeviceResp};
+use zerocopy::{FromBytes, FromZeros};
 
 use crate::abi::attr::{ibv_device_attr, ibv_device_attr_ex, ibv_port_attr};
 use crate::abi::objects::ibv_context;
@@ -108,6 +109,35 @@ pub(crate) fn attributes(from: &ExQueryDeviceResp) -> ibv_device_attr_ex {
     to.xrc_odp_caps = from.xrc_odp_caps;
     to.phys_port_cnt_ex = u32::from(from.base.phys_port_cnt);
     to
+}
+
+/// Asks the kernel for a device's attributes, with the driver's part `O`, for a caller of `ibv_query_device_ex` who has
+/// `attr_size` bytes. With room for the plain attributes only, it asks for no more.
+///
+/// # Safety
+///
+/// The verb's arguments (C1).
+pub(crate) unsafe fn query<O: FromZeros + FromBytes>(
+    context: *mut ibv_context,
+    input: *const u32,
+    attr_size: usize,
+) -> Result<(ExQueryDeviceResp, O), Errno> {
+    // SAFETY: if there is an input, its first word is its comp_mask.
+    let comp_mask = unsafe { input.as_ref() }.copied().unwrap_or(0);
+    if comp_mask != 0 || attr_size < size_of::<ibv_device_attr>() {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: an open context (C1).
+    let uctx = unsafe { uctx(context) }?;
+    if attr_size > size_of::<ibv_device_attr>() {
+        let answer = uctx.query_device_ex::<O>()?;
+        return Ok((answer.attr, answer.udata));
+    }
+    let core = ExQueryDeviceResp {
+        base: uctx.query_device()?,
+        ..ExQueryDeviceResp::default()
+    };
+    Ok((core, O::new_zeroed()))
 }
 
 /// Gives a caller as much of the attributes as it has room for, and zeroes the rest of its memory.

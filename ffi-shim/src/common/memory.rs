@@ -15,6 +15,14 @@ use crate::common::{destroyed, slice};
 use crate::context::uctx;
 use crate::door::control;
 
+/// `IBV_ACCESS_ZERO_BASED`.
+pub(crate) const ACCESS_ZERO_BASED: u32 = 1 << 5;
+
+/// The key that a window of type 1 gets by its next bind: the low byte is the program's part, which moves on.
+pub(crate) fn next_window_key(rkey: u32) -> u32 {
+    rkey & !0xff | rkey.wrapping_add(1) & 0xff
+}
+
 /// Context and handle of a protection domain.
 ///
 /// # Safety

@@ -1,11 +1,14 @@
 //! What every family does the same way: the table of operations, memory, ports, multicast, waiting for events.
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use oxverbs::ffi_core::Errno;
+use oxverbs::ffi_core::wqe_format::rxe::Sge;
 
 use crate::abi::release::{Layout, Op};
+use crate::abi::work::ibv_sge;
 use crate::library::library;
 
 pub(crate) mod address;
@@ -13,6 +16,7 @@ pub(crate) mod device;
 pub(crate) mod events;
 pub(crate) mod memory;
 pub(crate) mod qp;
+pub(crate) mod srq;
 
 /// A slot of `verbs_context_ops`; unset ones are answered by libibverbs with `EOPNOTSUPP`.
 pub(crate) type Slot = Option<NonNull<c_void>>;
@@ -53,4 +57,17 @@ pub(crate) unsafe fn slice<'a, T>(start: *const T, count: usize) -> &'a [T] {
     }
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(start, count) }
+}
+
+/// libibverbs' elements are laid out as ours.
+#[inline(always)]
+pub(crate) fn as_sges(list: &[ibv_sge]) -> &[Sge] {
+    const {
+        assert!(size_of::<Sge>() == size_of::<ibv_sge>());
+        assert!(align_of::<Sge>() == align_of::<ibv_sge>());
+        assert!(offset_of!(Sge, length) == offset_of!(ibv_sge, length));
+        assert!(offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey));
+    }
+    // SAFETY: same size, alignment and fields, as asserted; both are plain numbers.
+    unsafe { std::slice::from_raw_parts(list.as_ptr().cast(), list.len()) }
 }

@@ -1,13 +1,64 @@
-//! Attributes of queue pairs, from C to the kernel and back.
+//! What every family's queue pairs have for the program: attributes, from C to the kernel and back, and `ibv_wr_*`.
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint, c_void};
+use std::mem::offset_of;
 
 use oxverbs::ffi_core::uverbs_abi::handle::Qp as QpHandle;
-use oxverbs::ffi_core::uverbs_abi::types::{AccessFlags, QpAttrMask, QpState};
+use oxverbs::ffi_core::uverbs_abi::types::{AccessFlags, QpAttrMask, QpCap, QpState};
 use oxverbs::ffi_core::uverbs_abi::write::qp::{ModifyQp, QpDest, QueryQpResp};
 
-use crate::abi::attr::{ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_cap};
-use crate::abi::objects::ibv_gid;
+use crate::abi::attr::{ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
+use crate::abi::driver::VERBS_QP_EX;
+use crate::abi::objects::{ibv_gid, ibv_qp, ibv_qp_ex};
+use crate::abi::work::wr_ops;
+use crate::library::library;
+
+/// Bytes for the largest `struct verbs_qp`, which a family's queue pair begins with.
+pub(crate) const HEAD: usize = 384;
+
+/// Fills the slots of `ibv_qp_ex` that this release has, and marks the queue pair as extended.
+///
+/// # Safety
+///
+/// `qp` is a new object that begins with [`HEAD`] bytes for `verbs_qp`.
+pub(crate) unsafe fn offer_builder<T>(qp: *mut T, ops: &wr_ops) {
+    let Some(library) = library() else { return };
+    let slots = library.layout.wr_slots;
+    let to = qp
+        .wrapping_byte_add(offset_of!(ibv_qp_ex, ops))
+        .cast::<*const c_void>();
+    let from = (&raw const *ops).cast::<*const c_void>();
+    // SAFETY: the head has room for 22 slots, and a release has no more.
+    unsafe { from.copy_to_nonoverlapping(to, slots) };
+    let mask = qp
+        .wrapping_byte_add(library.layout.qp_comp_mask_offset())
+        .cast::<u32>();
+    // SAFETY: within the head.
+    unsafe { mask.write(VERBS_QP_EX) };
+}
+
+pub(crate) fn caps(cap: &QpCap) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+/// What a queue pair was made with, as `ibv_query_qp` answers it.
+pub(crate) fn made_with(qp: &ibv_qp, cap: ibv_qp_cap, sq_sig_all: bool) -> ibv_qp_init_attr {
+    ibv_qp_init_attr {
+        qp_context: qp.qp_context,
+        send_cq: qp.send_cq,
+        recv_cq: qp.recv_cq,
+        srq: qp.srq,
+        cap,
+        qp_type: qp.qp_type,
+        sq_sig_all: c_int::from(sq_sig_all),
+    }
+}
 
 fn destination(attr: &ibv_ah_attr) -> QpDest {
     QpDest {

@@ -4,12 +4,11 @@ use std::ffi::c_int;
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::QueryDeviceResp;
-use oxverbs::ffi_core::uverbs_abi::write::device::ExQueryDeviceResp;
 
-use crate::abi::attr::{ibv_device_attr, ibv_device_attr_ex, ibv_values_ex};
+use crate::abi::attr::{ibv_device_attr_ex, ibv_values_ex};
 use crate::abi::objects::ibv_context;
-use crate::common::device::{attributes, give_attributes, put_text};
-use crate::context::{family, uctx};
+use crate::common::device::{attributes, give_attributes, put_text, query};
+use crate::context::family;
 use crate::door::control;
 use crate::mlx5::Mlx5;
 
@@ -20,23 +19,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     attr_size: usize,
 ) -> c_int {
     control("query_device", || {
-        // SAFETY: if there is an input, its first word is its comp_mask.
-        let comp_mask = unsafe { input.as_ref() }.copied().unwrap_or(0);
-        if comp_mask != 0 || attr_size < size_of::<ibv_device_attr>() {
-            return Err(Errno(libc::EINVAL));
-        }
-        // SAFETY: an open context (C1).
-        let uctx = unsafe { uctx(context) }?;
-        let (core, driver) = if attr_size == size_of::<ibv_device_attr>() {
-            let core = ExQueryDeviceResp {
-                base: uctx.query_device()?,
-                ..ExQueryDeviceResp::default()
-            };
-            (core, QueryDeviceResp::default())
-        } else {
-            let answer = uctx.query_device_ex::<QueryDeviceResp>()?;
-            (answer.attr, answer.udata)
-        };
+        // SAFETY: the caller's arguments.
+        let (core, driver) = unsafe { query::<QueryDeviceResp>(context, input, attr_size) }?;
         let mut to = attributes(&core);
         let version = core.base.fw_ver;
         put_text(

@@ -16,9 +16,10 @@ use crate::abi::driver::verbs_srq;
 use crate::abi::objects::{ibv_context, ibv_pd, ibv_srq};
 use crate::abi::work::ibv_recv_wr;
 use crate::common::destroyed;
-use crate::common::events::{init_wait, wait_for_events};
+use crate::common::events::Events;
 use crate::common::memory::of_pd;
-use crate::context::{family, uctx};
+use crate::common::srq::{self, ATTR_PD, ATTR_TYPE};
+use crate::context::family;
 use crate::door::control;
 use crate::mlx5::Mlx5;
 use crate::mlx5::cq;
@@ -85,7 +86,7 @@ fn create(
     // SAFETY: the new object's own; libibverbs does it again for the old verb, with nobody waiting yet.
     let base = unsafe { &mut (*srq).ibv.srq };
     // SAFETY: as above.
-    unsafe { init_wait(&raw mut base.mutex, &raw mut base.cond) };
+    unsafe { Events::of_srq(base).init() };
     Ok(srq)
 }
 
@@ -105,10 +106,6 @@ pub(crate) unsafe extern "C" fn create_srq(
     })
 }
 
-/// `IBV_SRQ_INIT_ATTR_TYPE`.
-const ATTR_TYPE: u32 = 1;
-/// `IBV_SRQ_INIT_ATTR_PD`.
-const ATTR_PD: u32 = 2;
 /// `IBV_SRQ_INIT_ATTR_XRCD`.
 const ATTR_XRCD: u32 = 4;
 /// `IBV_SRQ_INIT_ATTR_CQ`.
@@ -215,15 +212,7 @@ pub(crate) unsafe extern "C" fn modify_srq(
 pub(crate) unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     control("query_srq", || {
         // SAFETY: a queue of ours (C1).
-        let ours = unsafe { of(srq) };
-        // The sizes are the kernel's, which counts entries that wait too, as programs know it from libmlx5.
-        // SAFETY: its context is open.
-        let answer = unsafe { uctx(ours.ibv.srq.context) }?.query_srq(ours.object.handle())?;
-        let answer = ibv_srq_attr {
-            max_wr: answer.max_wr,
-            max_sge: answer.max_sge,
-            srq_limit: answer.srq_limit,
-        };
+        let answer = unsafe { srq::query(srq) }?;
         // SAFETY: the caller's memory.
         unsafe { attr.write(answer) };
         Ok(())
@@ -242,16 +231,8 @@ pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         }
         drop(dying);
         let base = &raw mut ours.ibv.srq;
-        // SAFETY: fields of a live object.
-        let mutex = unsafe { &raw mut (*base).mutex };
-        // SAFETY: as above.
-        let cond = unsafe { &raw mut (*base).cond };
-        // SAFETY: as above.
-        let completed = unsafe { &raw const (*base).events_completed };
-        if let Some(reported) = reported {
-            // SAFETY: they belong together, initialised by `create`.
-            unsafe { wait_for_events(mutex, cond, completed, reported) };
-        }
+        // SAFETY: a live object, whose lock was initialised when it was made.
+        unsafe { Events::of_srq(base).wait(reported) };
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(srq.cast::<Srq>()) });
         Ok(())

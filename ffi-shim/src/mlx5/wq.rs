@@ -16,7 +16,7 @@ use crate::abi::wq::{
     ibv_rwq_ind_table, ibv_rwq_ind_table_init_attr, ibv_wq, ibv_wq_attr, ibv_wq_init_attr,
 };
 use crate::common::destroyed;
-use crate::common::events::wait_for_events;
+use crate::common::events::Events;
 use crate::common::memory::of_pd;
 use crate::common::slice;
 use crate::context::family;
@@ -159,17 +159,8 @@ pub(crate) unsafe extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
             unsafe { cq::clean(ours.ibv.cq, key, None) };
         }
         drop(dying);
-        let base = &raw mut ours.ibv;
-        // SAFETY: fields of a live object.
-        let mutex = unsafe { &raw mut (*base).mutex };
-        // SAFETY: as above.
-        let cond = unsafe { &raw mut (*base).cond };
-        // SAFETY: as above.
-        let completed = unsafe { &raw const (*base).events_completed };
-        if let Some(reported) = reported {
-            // SAFETY: they belong together, initialised when the queue was made.
-            unsafe { wait_for_events(mutex, cond, completed, reported) };
-        }
+        // SAFETY: a live object, whose lock was initialised when it was made.
+        unsafe { Events::of_wq(wq).wait(reported) };
         // SAFETY: made by `create_wq`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(wq.cast::<Wq>()) });
         Ok(())

@@ -14,7 +14,7 @@ use crate::abi::attr::ibv_cq_init_attr_ex;
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
 use crate::abi::work::{cq_ex_ops, ibv_poll_cq_attr, ibv_wc};
 use crate::common::destroyed;
-use crate::common::events::wait_for_events;
+use crate::common::events::Events;
 use crate::context::uctx;
 use crate::door::{control, guarded};
 use crate::lock::Locked;
@@ -221,23 +221,11 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
         let uctx = unsafe { uctx(context) }?;
         // SAFETY: as above.
         let reported = destroyed(uctx.destroy_cq(unsafe { handle(cq) }))?;
-        // SAFETY: fields of a live object, which libibverbs initialised when the queue was made.
-        let mutex = unsafe { &raw mut (*base).mutex };
+        let [completion, asynchronous] = Events::of_cq(base);
+        // SAFETY: a live object, whose lock libibverbs initialised when it was made.
+        unsafe { completion.wait(reported.as_ref().map(|of| of.comp_events_reported)) };
         // SAFETY: as above.
-        let cond = unsafe { &raw mut (*base).cond };
-        // SAFETY: as above.
-        let completion = unsafe { &raw const (*base).comp_events_completed };
-        // SAFETY: as above.
-        let asynchronous = unsafe { &raw const (*base).async_events_completed };
-        if let Some(reported) = reported {
-            for (completed, reported) in [
-                (completion, reported.comp_events_reported),
-                (asynchronous, reported.async_events_reported),
-            ] {
-                // SAFETY: they belong together.
-                unsafe { wait_for_events(mutex, cond, completed, reported) };
-            }
-        }
+        unsafe { asynchronous.wait(reported.as_ref().map(|of| of.async_events_reported)) };
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(cq.cast::<Cq>()) });
         Ok(())

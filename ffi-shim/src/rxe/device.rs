@@ -2,14 +2,12 @@
 
 use std::ffi::c_int;
 
-use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::uverbs_abi::handle::Pd;
-use oxverbs::ffi_core::uverbs_abi::write::device::ExQueryDeviceResp;
 
-use crate::abi::attr::{ibv_device_attr, ibv_device_attr_ex};
+use crate::abi::attr::ibv_device_attr_ex;
 use crate::abi::objects::{ibv_context, ibv_pd};
 use crate::common::destroyed;
-use crate::common::device::{attributes, give_attributes};
+use crate::common::device::{attributes, give_attributes, query};
 use crate::context::uctx;
 use crate::door::control;
 
@@ -20,21 +18,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     attr_size: usize,
 ) -> c_int {
     control("query_device", || {
-        // SAFETY: if there is an input, its first word is its comp_mask.
-        let comp_mask = unsafe { input.as_ref() }.copied().unwrap_or(0);
-        if comp_mask != 0 || attr_size < size_of::<ibv_device_attr>() {
-            return Err(Errno(libc::EINVAL));
-        }
-        // SAFETY: an open context (C1).
-        let uctx = unsafe { uctx(context) }?;
-        let answer = if attr_size == size_of::<ibv_device_attr>() {
-            ExQueryDeviceResp {
-                base: uctx.query_device()?,
-                ..ExQueryDeviceResp::default()
-            }
-        } else {
-            uctx.query_device_ex::<()>()?.attr
-        };
+        // SAFETY: the caller's arguments.
+        let (answer, ()) = unsafe { query(context, input, attr_size) }?;
         // SAFETY: the caller has `attr_size` bytes.
         unsafe { give_attributes(&attributes(&answer), attr, attr_size) };
         Ok(())

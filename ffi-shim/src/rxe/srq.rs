@@ -7,16 +7,16 @@ use oxverbs::ffi_core::rxe::RecvQueue;
 use oxverbs::ffi_core::uverbs_abi::handle::Srq as SrqHandle;
 use oxverbs::ffi_core::uverbs_abi::types::SrqAttrMask;
 use oxverbs::ffi_core::uverbs_abi::udata::rxe::CreateSrqResp;
-use oxverbs::ffi_core::wqe_format::rxe::Sge;
 use oxverbs::ffi_core::{CreateSrq, Errno, PostError};
 
 use crate::abi::attr::{ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::abi::driver::verbs_srq;
 use crate::abi::objects::{ibv_context, ibv_pd, ibv_srq};
-use crate::abi::work::{ibv_recv_wr, ibv_sge};
-use crate::common::events::{init_wait, wait_for_events};
+use crate::abi::work::ibv_recv_wr;
+use crate::common::events::Events;
 use crate::common::memory::of_pd;
-use crate::common::{destroyed, slice};
+use crate::common::srq::{self, ATTR_PD, ATTR_TYPE};
+use crate::common::{as_sges, destroyed, slice};
 use crate::context::uctx;
 use crate::door::control;
 use crate::lock::Locked;
@@ -83,7 +83,7 @@ fn create(
     // SAFETY: the new object's own; libibverbs does it again for the old verb, with nobody waiting yet.
     let base = unsafe { &mut (*srq).ibv.srq };
     // SAFETY: as above.
-    unsafe { init_wait(&raw mut base.mutex, &raw mut base.cond) };
+    unsafe { Events::of_srq(base).init() };
     Ok(srq)
 }
 
@@ -102,11 +102,6 @@ pub(crate) unsafe extern "C" fn create_srq(
         Ok(srq)
     })
 }
-
-/// `IBV_SRQ_INIT_ATTR_TYPE`.
-const ATTR_TYPE: u32 = 1;
-/// `IBV_SRQ_INIT_ATTR_PD`.
-const ATTR_PD: u32 = 2;
 
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
@@ -179,15 +174,7 @@ pub(crate) unsafe extern "C" fn modify_srq(
 pub(crate) unsafe extern "C" fn query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     control("query_srq", || {
         // SAFETY: a queue of ours (C1).
-        let ours = unsafe { of(srq) };
-        // SAFETY: its context is open.
-        let answer =
-            unsafe { uctx(ours.ibv.srq.context) }?.query_srq(SrqHandle(ours.ibv.srq.handle))?;
-        let answer = ibv_srq_attr {
-            max_wr: answer.max_wr,
-            max_sge: answer.max_sge,
-            srq_limit: answer.srq_limit,
-        };
+        let answer = unsafe { srq::query(srq) }?;
         // SAFETY: the caller's memory.
         unsafe { attr.write(answer) };
         Ok(())
@@ -204,16 +191,8 @@ pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
         let uctx = unsafe { uctx(context) }?;
         // SAFETY: as above.
         let reported = destroyed(uctx.destroy_srq(unsafe { handle(srq) }))?;
-        // SAFETY: fields of a live object.
-        let mutex = unsafe { &raw mut (*base).mutex };
-        // SAFETY: as above.
-        let cond = unsafe { &raw mut (*base).cond };
-        // SAFETY: as above.
-        let completed = unsafe { &raw const (*base).events_completed };
-        if let Some(reported) = reported {
-            // SAFETY: they belong together, initialised by `create`.
-            unsafe { wait_for_events(mutex, cond, completed, reported) };
-        }
+        // SAFETY: a live object, whose lock was initialised when it was made.
+        unsafe { Events::of_srq(base).wait(reported) };
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(srq.cast::<Srq>()) });
         Ok(())
@@ -249,19 +228,6 @@ pub(crate) unsafe fn post_list(
         wr = request.next;
     }
     0
-}
-
-/// libibverbs' elements are laid out as rxe's.
-#[inline]
-pub(crate) fn as_sges(list: &[ibv_sge]) -> &[Sge] {
-    const {
-        assert!(size_of::<Sge>() == size_of::<ibv_sge>());
-        assert!(align_of::<Sge>() == align_of::<ibv_sge>());
-        assert!(offset_of!(Sge, length) == offset_of!(ibv_sge, length));
-        assert!(offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey));
-    }
-    // SAFETY: same size, alignment and fields, as asserted; both are plain numbers.
-    unsafe { std::slice::from_raw_parts(list.as_ptr().cast(), list.len()) }
 }
 
 pub(crate) unsafe extern "C" fn post_srq_recv(

@@ -15,7 +15,7 @@ use crate::abi::attr::{ibv_cq_init_attr_ex, ibv_modify_cq_attr};
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_pd};
 use crate::abi::work::ibv_wc;
 use crate::common::destroyed;
-use crate::common::events::wait_for_events;
+use crate::common::events::Events;
 use crate::context::family;
 use crate::door::control;
 use crate::lock::{Locked, QueueLock, Threads};
@@ -274,23 +274,11 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut ibv_cq) -> c_int {
         let reported = destroyed(unsafe { of(cq) }.object().destroy())?;
         // SAFETY: as above.
         let base = unsafe { &raw mut (*cq.cast::<Cq>()).ibv.base };
-        // SAFETY: fields of a live object, which libibverbs initialised when the queue was made.
-        let mutex = unsafe { &raw mut (*base).mutex };
+        let [completion, asynchronous] = Events::of_cq(base);
+        // SAFETY: a live object, whose lock libibverbs initialised when it was made.
+        unsafe { completion.wait(reported.as_ref().map(|of| of.completion)) };
         // SAFETY: as above.
-        let cond = unsafe { &raw mut (*base).cond };
-        // SAFETY: as above.
-        let completion = unsafe { &raw const (*base).comp_events_completed };
-        // SAFETY: as above.
-        let asynchronous = unsafe { &raw const (*base).async_events_completed };
-        if let Some(reported) = reported {
-            for (completed, reported) in [
-                (completion, reported.completion),
-                (asynchronous, reported.asynchronous),
-            ] {
-                // SAFETY: they belong together.
-                unsafe { wait_for_events(mutex, cond, completed, reported) };
-            }
-        }
+        unsafe { asynchronous.wait(reported.as_ref().map(|of| of.asynchronous)) };
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(cq.cast::<Cq>()) });
         Ok(())

@@ -8,11 +8,11 @@ use oxverbs::ffi_core::mlx5::{
 use oxverbs::ffi_core::wqe_format::rxe::Sge;
 use zerocopy::byteorder::big_endian::U32 as Be32;
 
-use super::post::{address, as_sges, binding};
+use super::post::{address, binding};
 use super::{Send, of};
 use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp_ex};
 use crate::abi::work::{ibv_data_buf, ibv_mw_bind_info, ibv_sge, wr_ops};
-use crate::common::slice;
+use crate::common::{as_sges, slice};
 use crate::lock::{Locked, QueueLock};
 
 /// `enum ibv_qp_create_send_ops_flags` by bit, as far as mlx5 has them.

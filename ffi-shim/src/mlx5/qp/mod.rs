@@ -1,6 +1,6 @@
 //! Queue pairs: creation and destruction. Their states are in [`state`], posting is in [`post`] and [`builder`].
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,17 +13,15 @@ use oxverbs::ffi_core::uverbs_abi::handle::Xrcd;
 use oxverbs::ffi_core::uverbs_abi::types::{CreateQpFlags, QpCap, QpState, QpType};
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{RxHashFields, RxHashFunction};
 
-use crate::abi::attr::{ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex};
+use crate::abi::attr::{ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::abi::domain::{ibv_qp_open_attr, verbs_xrcd};
-use crate::abi::driver::VERBS_QP_EX;
-use crate::abi::objects::{ibv_context, ibv_pd, ibv_qp, ibv_qp_ex};
-use crate::abi::work::wr_ops;
-use crate::common::events::{init_wait, wait_for_events};
+use crate::abi::objects::{ibv_context, ibv_pd, ibv_qp};
+use crate::common::events::Events;
 use crate::common::memory::of_pd;
+use crate::common::qp::{HEAD, caps, offer_builder};
 use crate::common::{destroyed, slice};
 use crate::context::family;
 use crate::door::control;
-use crate::library::library;
 use crate::lock::{Locked, QueueLock, Threads};
 use crate::mlx5::domain::{self, Share};
 use crate::mlx5::{Mlx5, cq, srq, wq};
@@ -34,9 +32,6 @@ mod state;
 
 pub(crate) use post::{bind_mw, post_recv, post_send, receive_list};
 pub(crate) use state::{modify_qp, modify_qp_rate_limit, query_ece, query_qp, set_ece};
-
-/// Bytes for the largest `struct verbs_qp`.
-const HEAD: usize = 384;
 
 /// A queue pair: room for the program's view, which differs between releases, and ours behind it.
 #[repr(C, align(8))]
@@ -257,7 +252,7 @@ fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*
     base.state = c_uint::from(QpState::RESET.0);
     base.qp_type = init.qp_type;
     // SAFETY: the new object's own.
-    unsafe { init_wait(&raw mut base.mutex, &raw mut base.cond) };
+    unsafe { Events::of_qp(base).init() };
     if let Some(ops) = builder.filter(|_| has_send) {
         // SAFETY: the head of the new object, which has a send queue.
         unsafe { offer_builder(qp, &ops) };
@@ -290,7 +285,7 @@ fn bare(
     base.handle = handle.0;
     base.qp_num = number;
     // SAFETY: the new object's own.
-    unsafe { init_wait(&raw mut base.mutex, &raw mut base.cond) };
+    unsafe { Events::of_qp(base).init() };
     Ok(qp)
 }
 
@@ -393,37 +388,6 @@ pub(crate) unsafe extern "C" fn open_qp(
     })
 }
 
-/// Fills the slots of `ibv_qp_ex` that this release has, and marks the queue pair as extended.
-///
-/// # Safety
-///
-/// `qp` is a new object.
-unsafe fn offer_builder(qp: *mut Qp, ops: &wr_ops) {
-    let Some(library) = library() else { return };
-    let slots = library.layout.wr_slots;
-    let to = qp
-        .wrapping_byte_add(offset_of!(ibv_qp_ex, ops))
-        .cast::<*const c_void>();
-    let from = (&raw const *ops).cast::<*const c_void>();
-    // SAFETY: the head has room for 22 slots, and a release has no more.
-    unsafe { from.copy_to_nonoverlapping(to, slots) };
-    let mask = qp
-        .wrapping_byte_add(library.layout.qp_comp_mask_offset())
-        .cast::<u32>();
-    // SAFETY: within the head.
-    unsafe { mask.write(VERBS_QP_EX) };
-}
-
-fn caps(cap: &QpCap) -> ibv_qp_cap {
-    ibv_qp_cap {
-        max_send_wr: cap.max_send_wr,
-        max_recv_wr: cap.max_recv_wr,
-        max_send_sge: cap.max_send_sge,
-        max_recv_sge: cap.max_recv_sge,
-        max_inline_data: cap.max_inline_data,
-    }
-}
-
 pub(crate) unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut Qp {
     control("create_qp", || {
         // SAFETY: a protection domain of ours (C1).
@@ -500,16 +464,8 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
             Object::Spreads(object) | Object::Opened(object) => destroyed(object.destroy())?,
         };
         drop(object);
-        // SAFETY: a field of a live object.
-        let mutex = unsafe { &raw mut (*qp).mutex };
-        // SAFETY: as above.
-        let cond = unsafe { &raw mut (*qp).cond };
-        // SAFETY: as above.
-        let completed = unsafe { &raw const (*qp).events_completed };
-        if let Some(reported) = reported {
-            // SAFETY: they belong together, initialised by `create`.
-            unsafe { wait_for_events(mutex, cond, completed, reported) };
-        }
+        // SAFETY: a live object, whose lock was initialised when it was made.
+        unsafe { Events::of_qp(qp).wait(reported) };
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(qp.cast::<Qp>()) });
         Ok(())

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::mem::offset_of;
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::{
@@ -15,23 +14,11 @@ use zerocopy::byteorder::big_endian::U32 as Be32;
 use super::of;
 use crate::abi::driver::{IBV_MR_TYPE_MR, verbs_mr};
 use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp};
-use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr, ibv_sge};
-use crate::common::slice;
+use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr};
+use crate::common::memory::{ACCESS_ZERO_BASED, next_window_key};
+use crate::common::{as_sges, slice};
 use crate::door::set_errno;
 use crate::mlx5::ah::AddressHandle;
-
-/// libibverbs' elements are laid out as ours.
-#[inline(always)]
-pub(crate) fn as_sges(list: &[ibv_sge]) -> &[Sge] {
-    const {
-        assert!(size_of::<Sge>() == size_of::<ibv_sge>());
-        assert!(align_of::<Sge>() == align_of::<ibv_sge>());
-        assert!(offset_of!(Sge, length) == offset_of!(ibv_sge, length));
-        assert!(offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey));
-    }
-    // SAFETY: same size, alignment and fields, as asserted; both are plain numbers.
-    unsafe { std::slice::from_raw_parts(list.as_ptr().cast(), list.len()) }
-}
 
 /// A list of C's; what it yields lives as long as the call.
 #[derive(Clone, Copy)]
@@ -326,9 +313,6 @@ pub(crate) unsafe extern "C" fn post_recv(
     unsafe { receive_list(wr, bad, post) }
 }
 
-/// `IBV_ACCESS_ZERO_BASED`.
-const ACCESS_ZERO_BASED: u32 = 1 << 5;
-
 /// `ibv_bind_mw`: binds a window of type 1 and moves its key on.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
@@ -352,8 +336,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
     }
     // SAFETY: a window of ours (C1).
     let old = unsafe { (*mw).rkey };
-    // The low byte is the program's part of a key.
-    let rkey = old & !0xff | old.wrapping_add(1) & 0xff;
+    let rkey = next_window_key(old);
     // SAFETY: all-zero is a valid work request.
     let mut wr: ibv_send_wr = unsafe { std::mem::zeroed() };
     wr.opcode = WrOpcode::BIND_MW.0;

@@ -10,7 +10,7 @@ use oxverbs::ffi_core::uverbs_abi::write::qp::ExModifyQp;
 use super::{Object, clean, of};
 use crate::abi::attr::{ibv_ece, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_rate_limit_attr};
 use crate::abi::objects::ibv_qp;
-use crate::common::qp::{PLAIN_ATTRIBUTES, attributes, modification};
+use crate::common::qp::{PLAIN_ATTRIBUTES, attributes, made_with, modification};
 use crate::door::control;
 
 /// Attributes that libibverbs hands to the plain command, and `IBV_QP_RATE_LIMIT`.
@@ -154,17 +154,8 @@ pub(crate) unsafe extern "C" fn query_qp(
         let cap = to.cap;
         // SAFETY: the caller's memory.
         unsafe { attr.write(to) };
-        let to = ibv_qp_init_attr {
-            qp_context: base.qp_context,
-            send_cq: base.send_cq,
-            recv_cq: base.recv_cq,
-            srq: base.srq,
-            cap,
-            qp_type: base.qp_type,
-            sq_sig_all: c_int::from(ours.sq_sig_all),
-        };
         // SAFETY: the caller's memory.
-        unsafe { init.write(to) };
+        unsafe { init.write(made_with(base, cap, ours.sq_sig_all)) };
         Ok(())
     })
 }

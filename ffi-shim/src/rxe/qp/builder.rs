@@ -11,8 +11,7 @@ use super::post::{binding, datagram};
 use super::{Send, of};
 use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp_ex};
 use crate::abi::work::{ibv_data_buf, ibv_mw_bind_info, ibv_sge, wr_ops};
-use crate::common::slice;
-use crate::rxe::srq::as_sges;
+use crate::common::{as_sges, slice};
 
 /// `enum ibv_qp_create_send_ops_flags`, by bit.
 const OPS: [WrOpcode; 13] = [

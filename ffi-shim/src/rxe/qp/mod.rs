@@ -1,6 +1,6 @@
 //! Queue pairs: creation, state, destruction. Posting is in [`post`] and [`builder`].
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
 
 use oxverbs::ffi_core::rxe::{Doorbell, Draft, RecvQueue, SendLimits, SendQueue};
@@ -10,16 +10,16 @@ use oxverbs::ffi_core::uverbs_abi::udata::rxe::CreateQpResp;
 use oxverbs::ffi_core::wqe_format::rxe::Transport;
 use oxverbs::ffi_core::{CreateQp, Errno, QpCreated, Uctx, UverbsFd};
 
-use crate::abi::attr::{ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex};
-use crate::abi::driver::VERBS_QP_EX;
-use crate::abi::objects::{ibv_context, ibv_pd, ibv_qp, ibv_qp_ex};
+use crate::abi::attr::{ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex};
+use crate::abi::objects::{ibv_context, ibv_pd, ibv_qp};
 use crate::common::destroyed;
-use crate::common::events::{init_wait, wait_for_events};
+use crate::common::events::Events;
 use crate::common::memory::of_pd;
-use crate::common::qp::{PLAIN_ATTRIBUTES, attributes, modification};
+use crate::common::qp::{
+    HEAD, PLAIN_ATTRIBUTES, attributes, caps, made_with, modification, offer_builder,
+};
 use crate::context::uctx;
 use crate::door::control;
-use crate::library::library;
 use crate::lock::Locked;
 use crate::rxe::cq::{self, checked, map};
 use crate::rxe::srq;
@@ -28,9 +28,6 @@ mod builder;
 mod post;
 
 pub(crate) use post::{bind_mw, post_recv, post_send};
-
-/// Bytes for the largest `struct verbs_qp`.
-const HEAD: usize = 384;
 
 /// A queue pair: room for the program's view, which differs between releases, and ours behind it.
 #[repr(C, align(8))]
@@ -186,7 +183,7 @@ fn create(context: *mut ibv_context, wanted: Wanted<'_>) -> Result<*mut Qp, Errn
     base.state = c_uint::from(QpState::RESET.0);
     base.qp_type = init.qp_type;
     // SAFETY: the new object's own.
-    unsafe { init_wait(&raw mut base.mutex, &raw mut base.cond) };
+    unsafe { Events::of_qp(base).init() };
     if send_ops.is_some() {
         // SAFETY: the head of the new object.
         unsafe { offer_builder(qp, &ops) };
@@ -212,37 +209,6 @@ fn queues(
     let mapping = map(uctx, &made.udata.rq_mi)?;
     let recv = checked(RecvQueue::new(mapping, made.cap.max_recv_sge, false))?;
     Ok((send, Some(recv)))
-}
-
-/// Fills the slots of `ibv_qp_ex` that this release has, and marks the queue pair as extended.
-///
-/// # Safety
-///
-/// `qp` is a new object.
-unsafe fn offer_builder(qp: *mut Qp, ops: &crate::abi::work::wr_ops) {
-    let Some(library) = library() else { return };
-    let slots = library.layout.wr_slots;
-    let to = qp
-        .wrapping_byte_add(offset_of!(ibv_qp_ex, ops))
-        .cast::<*const c_void>();
-    let from = (&raw const *ops).cast::<*const c_void>();
-    // SAFETY: the head has room for 22 slots, and a release has no more.
-    unsafe { from.copy_to_nonoverlapping(to, slots) };
-    let mask = qp
-        .wrapping_byte_add(library.layout.qp_comp_mask_offset())
-        .cast::<u32>();
-    // SAFETY: within the head.
-    unsafe { mask.write(VERBS_QP_EX) };
-}
-
-fn caps(cap: &QpCap) -> ibv_qp_cap {
-    ibv_qp_cap {
-        max_send_wr: cap.max_send_wr,
-        max_recv_wr: cap.max_recv_wr,
-        max_send_sge: cap.max_send_sge,
-        max_recv_sge: cap.max_recv_sge,
-        max_inline_data: cap.max_inline_data,
-    }
 }
 
 pub(crate) unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut Qp {
@@ -353,18 +319,10 @@ pub(crate) unsafe extern "C" fn query_qp(
         let cap = to.cap;
         // SAFETY: the caller's memory.
         unsafe { attr.write(to) };
-        let to = ibv_qp_init_attr {
-            qp_context: base.qp_context,
-            send_cq: base.send_cq,
-            recv_cq: base.recv_cq,
-            srq: base.srq,
-            cap,
-            qp_type: base.qp_type,
-            // SAFETY: a queue pair of ours.
-            sq_sig_all: c_int::from(unsafe { of(qp) }.sq_sig_all),
-        };
+        // SAFETY: a queue pair of ours.
+        let sq_sig_all = unsafe { of(qp) }.sq_sig_all;
         // SAFETY: the caller's memory.
-        unsafe { init.write(to) };
+        unsafe { init.write(made_with(base, cap, sq_sig_all)) };
         Ok(())
     })
 }
@@ -380,16 +338,8 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
         // SAFETY: its context is open.
         let uctx = unsafe { uctx(context) }?;
         let reported = destroyed(uctx.destroy_qp(handle))?;
-        // SAFETY: a field of a live object.
-        let mutex = unsafe { &raw mut (*qp).mutex };
-        // SAFETY: as above.
-        let cond = unsafe { &raw mut (*qp).cond };
-        // SAFETY: as above.
-        let completed = unsafe { &raw const (*qp).events_completed };
-        if let Some(reported) = reported {
-            // SAFETY: they belong together, initialised by `create`.
-            unsafe { wait_for_events(mutex, cond, completed, reported) };
-        }
+        // SAFETY: a live object, whose lock was initialised when it was made.
+        unsafe { Events::of_qp(qp).wait(reported) };
         // SAFETY: made by `create`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(qp.cast::<Qp>()) });
         Ok(())

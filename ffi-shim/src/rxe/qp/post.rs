@@ -12,10 +12,11 @@ use zerocopy::byteorder::big_endian::U32 as Be32;
 use super::{Qp, of};
 use crate::abi::objects::{ibv_ah, ibv_mw, ibv_qp};
 use crate::abi::work::{ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr};
-use crate::common::slice;
+use crate::common::memory::{ACCESS_ZERO_BASED, next_window_key};
+use crate::common::{as_sges, slice};
 use crate::door::set_errno;
 use crate::rxe::ah::AddressHandle;
-use crate::rxe::srq::{as_sges, post_list};
+use crate::rxe::srq::post_list;
 
 /// Arguments of a bind, with the key that the window gets.
 ///
@@ -208,9 +209,6 @@ pub(crate) unsafe extern "C" fn post_recv(
     unsafe { post_list(&mut queue, wr, bad) }
 }
 
-/// `IBV_ACCESS_ZERO_BASED`.
-const ACCESS_ZERO_BASED: u32 = 1 << 5;
-
 /// `ibv_bind_mw`: binds a window of type 1 and moves its key on.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
@@ -228,8 +226,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
     }
     // SAFETY: a window of ours (C1).
     let old = unsafe { (*mw).rkey };
-    // The low byte is the program's part of a key.
-    let rkey = old & !0xff | old.wrapping_add(1) & 0xff;
+    let rkey = next_window_key(old);
     // SAFETY: alive by the verb's contract.
     let operation = Operation::BindMw(unsafe { binding(mw, rkey, &bind.bind_info) });
     let mut send = qp.send.lock();
