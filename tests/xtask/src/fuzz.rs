@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+use crate::cargo;
+
 /// Feed hostile bytes and calls to the readers, the posting and the polling of mlx5 (tests/fuzz/targets), guided by coverage.
 ///
 /// What was found interesting is kept in target/fuzz/corpus and used again; an input that fails is written to
@@ -36,8 +38,7 @@ const SEEDS: u64 = 16;
 const SEED_BYTES: u64 = 1024;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let package = root.join("tests/fuzz");
+    let package = cargo::root().join("tests/fuzz");
     let known = targets(&package)?;
     if arguments.list {
         for target in &known {
@@ -60,9 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         println!("fuzz: 0 passed, 0 failed, {} skipped", chosen.len());
         return Ok(0);
     }
-    let out = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), PathBuf::from)
-        .join("fuzz");
+    let out = cargo::target().join("fuzz");
     let programs = build(&package, &out)?;
     let mut failed = 0;
     for target in chosen {
@@ -137,18 +136,13 @@ fn has_cxx() -> bool {
 
 /// Builds all targets; gives the directory that they are in.
 fn build(package: &Path, out: &Path) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // The target is named so that the flags reach the programs only, not what builds them.
-    let version = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-        .arg("-vV")
-        .output()
-        .context("rustc -vV")?;
-    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    let version = cargo::rustc("-vV")?;
     let host = version
         .lines()
         .find_map(|line| line.strip_prefix("host: "))
         .context("rustc -vV does not say the host")?;
-    let status = Command::new(cargo)
+    let status = cargo::cargo()
         .current_dir(package)
         .env("RUSTFLAGS", INSTRUMENTED)
         .args([

@@ -9,10 +9,11 @@ use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+
+use crate::cargo;
 
 /// `IBVERBS_PABI_VERSION` of rdma-core 34–56, 57–58, 59–63, 64 and 65.
 const NUMBERS: [u32; 5] = [34, 57, 59, 64, 65];
@@ -134,39 +135,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     Ok(0)
 }
 
-/// Builds the plug-in by itself, so that no other package's features get into it.
+/// Builds the plug-in.
 pub(crate) fn build() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.current_dir(&root);
-    command.args([
-        "build",
-        "--release",
-        "--package",
-        "oxverbs-ffi",
-        "--message-format",
-        "json-render-diagnostics",
-    ]);
-    let output = command
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cargo build")?;
-    if !output.status.success() {
-        bail!("cargo build of the plug-in failed");
-    }
-    // Where the target directory is, is cargo's to say.
-    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    let files = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter_map(|message| message.get("filenames").cloned())
-        .filter_map(|files| files.as_array().cloned())
-        .flatten();
-    let object = files
-        .filter_map(|file| file.as_str().map(PathBuf::from))
-        .find(|file| file.file_name() == Some(OsStr::new(OBJECT)));
-    object.context("cargo built no liboxverbs_ffi.so")
+    cargo::release("oxverbs-ffi", OBJECT)
 }
 
 fn install(layout: &Layout, object: &Path, mlx5: bool) -> Result<()> {

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -12,6 +11,8 @@ use lab::{
     Topology, Userland,
 };
 use serde::Serialize;
+
+use crate::cargo;
 
 /// Run a command in a QEMU guest with a Debian kernel and RDMA devices.
 ///
@@ -128,8 +129,7 @@ impl GuestArguments {
             ["--package", "oxverbs-ffi", "--lib"],
             ["--package", "oxverbs", "--examples"],
         ] {
-            let mut cargo =
-                Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            let mut cargo = cargo::cargo();
             cargo.args(["build", "--quiet"]).args(what);
             if config.profile == Profile::Release {
                 cargo.arg("--release");

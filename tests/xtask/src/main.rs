@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 mod apps;
 mod bench;
 mod cache;
+mod cargo;
 mod compare;
 mod demo;
 mod fuzz;

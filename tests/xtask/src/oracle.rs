@@ -4,12 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use lab::cache::Cache;
 use lab::{Userland, witness};
 use serde_json::{Value, json};
-use test_support::skip::skip;
+use test_support::skip::skip_part;
+
+use crate::cargo;
 
 /// Compare WQEs, doorbells and completions with Debian's libmlx5, on the fake kernel.
 ///
@@ -32,38 +34,9 @@ pub(crate) struct Arguments {
     no_build: bool,
 }
 
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Builds the program, by itself, and says where it is.
+/// Builds the program, and says where it is.
 pub(crate) fn program() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(root())
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "oracle",
-            "--bin",
-            "oracle",
-        ])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cargo build")?;
-    if !output.status.success() {
-        bail!("cargo build of the oracle failed");
-    }
-    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
-        .next_back()
-        .context("cargo named no program")
+    cargo::release("oracle", "oracle")
 }
 
 /// Whether the host has libmlx5.
@@ -90,7 +63,7 @@ fn witnesses(oracle: &Path) -> Result<Vec<Witness>> {
             command: vec![oracle.to_owned()],
         });
     } else {
-        skip("xtask::oracle::bookworm", "libmlx5 is not installed");
+        skip_part("xtask::oracle::bookworm", "libmlx5 is not installed");
     }
     let cache = Cache::open(false)?;
     let tree = witness::userland(&cache, Userland::Trixie)?;
@@ -110,7 +83,7 @@ fn witnesses(oracle: &Path) -> Result<Vec<Witness>> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let (oracle, plugin) = if arguments.no_build {
-        let release = root().join("target/release");
+        let release = cargo::target().join("release");
         (release.join("oracle"), release.join("liboxverbs_ffi.so"))
     } else {
         (program()?, crate::install::build()?)

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use test_support::skip::skip;
 
-use crate::{install, oracle};
+use crate::{cargo, install, oracle};
 
 /// Nanoseconds and instructions per operation of libmlx5, our plug-in and our native queues, on the fake kernel.
 ///
@@ -126,17 +126,11 @@ impl Recorded {
     }
 }
 
-fn rustc() -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("-V").output().context("rustc -V")?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
 /// Passes or fails by what is recorded.
 fn gate(report: &Report, file: &Path) -> Result<u8> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let recorded: Recorded = serde_json::from_str(&text).context("what is recorded")?;
-    let now = rustc()?;
+    let now = cargo::rustc("-V")?;
     if recorded.rustc != now {
         skip(
             "xtask::bench::mlx5::gate",
@@ -199,7 +193,7 @@ pub(super) fn run(arguments: &Mlx5) -> Result<u8> {
         return gate(&report, file);
     }
     if let Some(file) = &arguments.record {
-        let recorded = Recorded::of(&report, rustc()?);
+        let recorded = Recorded::of(&report, cargo::rustc("-V")?);
         fs::write(file, serde_json::to_string_pretty(&recorded)? + "\n")
             .with_context(|| file.display().to_string())?;
     }

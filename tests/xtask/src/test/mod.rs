@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that proves the project, in stages.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -16,6 +16,8 @@ mod skips;
 mod stages;
 
 use counts::Counts;
+
+use crate::cargo;
 
 /// Run everything that proves the project.
 ///
@@ -35,13 +37,6 @@ pub(crate) struct Arguments {
     /// Write the stages' results to this file.
     #[arg(long)]
     json: Option<PathBuf>,
-}
-
-/// What the stages share.
-#[derive(Debug)]
-pub(crate) struct Session {
-    /// The root of the checkout.
-    root: PathBuf,
 }
 
 /// One stage's result.
@@ -79,16 +74,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
             bail!("no stage {name}; see cargo xtask test --list");
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()?;
-    let session = Session { root };
-    let allowed = skips::Allowed::read(&session.root.join("tests/allowed-skips.txt"))?;
+    let allowed = skips::Allowed::read(&cargo::root().join("tests/allowed-skips.txt"))?;
     host::prepare();
     let mut rows = Vec::new();
     for stage in stages::STAGES {
         if arguments.only.is_empty() || arguments.only.iter().any(|name| name == stage.name) {
-            rows.push(one_stage(stage, &session, &allowed));
+            rows.push(one_stage(stage, &allowed));
         }
     }
     let mut total = Counts::default();
@@ -96,16 +87,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         total.add(row.counts.clone());
     }
     show(&rows, &total);
-    write_results(arguments, &session, &rows, &total)?;
+    write_results(arguments, &rows, &total)?;
     println!("{total}");
     Ok(u8::from(!total.failed.is_empty()))
 }
 
 /// Runs a stage; a stage that cannot run is a failure with the reason, and the others go on.
-fn one_stage(stage: &stages::Stage, session: &Session, allowed: &skips::Allowed) -> Row {
+fn one_stage(stage: &stages::Stage, allowed: &skips::Allowed) -> Row {
     println!("\n--- {}: {}", stage.name, stage.about);
     let start = Instant::now();
-    let mut counts = (stage.run)(session).unwrap_or_else(|error| {
+    let mut counts = (stage.run)().unwrap_or_else(|error| {
         eprintln!("{}: {error:#}", stage.name);
         Counts::failure(format!("{}: {error:#}", stage.name))
     });
@@ -165,12 +156,7 @@ fn show(rows: &[Row], total: &Counts) {
 }
 
 /// Writes the JSON file, if asked for, and the closing line for scripts that print it again.
-fn write_results(
-    arguments: &Arguments,
-    session: &Session,
-    rows: &[Row],
-    total: &Counts,
-) -> Result<()> {
+fn write_results(arguments: &Arguments, rows: &[Row], total: &Counts) -> Result<()> {
     if let Some(path) = &arguments.json {
         let report = Report {
             passed: total.passed,
@@ -181,6 +167,6 @@ fn write_results(
         let text = serde_json::to_string_pretty(&report)?;
         fs::write(path, text).with_context(|| path.display().to_string())?;
     }
-    let path = session.root.join("target/test.closing-line");
+    let path = cargo::root().join("target/test.closing-line");
     fs::write(&path, format!("{total}\n")).with_context(|| path.display().to_string())
 }

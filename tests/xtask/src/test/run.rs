@@ -1,12 +1,15 @@
 //! Programs that stages run: their output is shown as it comes and kept.
 
-use std::ffi::OsString;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
+use test_support::skip::SKIPS_FILE;
+
 use super::counts::Counts;
+use crate::cargo::target;
 
 /// What a program printed, and whether it succeeded.
 #[derive(Debug)]
@@ -35,18 +38,24 @@ pub(crate) fn show_and_keep(command: &mut Command) -> Result<Printed> {
     Ok(Printed { output, success })
 }
 
-/// The cargo that runs us.
+/// Cargo, for output that is read.
 pub(crate) fn cargo() -> Command {
-    let mut cargo =
-        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    let mut cargo = crate::cargo::cargo();
     cargo.env("CARGO_TERM_COLOR", "never");
     cargo
 }
 
-/// Runs another word of this program; its closing line has the counts.
+/// Runs another word of this program; its closing line has the counts, and what it skips beside them it says as tests do.
 pub(crate) fn word(arguments: &[&str]) -> Result<Counts> {
-    let printed = show_and_keep(Command::new(std::env::current_exe()?).args(arguments))?;
-    Ok(of_closing_line(&arguments.join(" "), &printed))
+    let skips = target().join("word.skips");
+    fs::write(&skips, "").with_context(|| skips.display().to_string())?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).env(SKIPS_FILE, &skips);
+    let printed = show_and_keep(&mut command)?;
+    let mut counts = of_closing_line(&arguments.join(" "), &printed);
+    let skipped = fs::read_to_string(&skips).with_context(|| skips.display().to_string())?;
+    counts.take_in_skips(&skipped);
+    Ok(counts)
 }
 
 /// Counts of a program that closes with a line such as `12 passed, 0 failed, 1 skipped` or `compare rxe stable: official 102

@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use lab::cache::Cache;
 use lab::{Userland, witness};
 
-use super::Session;
+use crate::cargo::{root, target};
+
 use super::counts::Counts;
 use super::run::{cargo, show_and_keep, word};
 
@@ -19,7 +20,7 @@ pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) budget: Duration,
-    pub(crate) run: fn(&Session) -> Result<Counts>,
+    pub(crate) run: fn() -> Result<Counts>,
 }
 
 /// All of them.
@@ -34,7 +35,7 @@ pub(crate) const STAGES: &[Stage] = &[
         name: "fuzz",
         about: "hostile bytes and calls, guided by coverage, for 15 seconds each",
         budget: Duration::from_secs(300),
-        run: |_| word(&["fuzz", "--seconds", "15"]),
+        run: || word(&["fuzz", "--seconds", "15"]),
     },
     Stage {
         name: "bench mlx5",
@@ -52,7 +53,7 @@ pub(crate) const STAGES: &[Stage] = &[
         name: "programs",
         about: "unmodified programs through the plug-in, and Rust's ping-pongs against C's (trixie)",
         budget: Duration::from_secs(480),
-        run: |_| word(&["apps", "--provider", "ours", "--ci", "--verbose"]),
+        run: || word(&["apps", "--provider", "ours", "--ci", "--verbose"]),
     },
     Stage {
         name: "userlands",
@@ -70,18 +71,18 @@ pub(crate) const STAGES: &[Stage] = &[
         name: "oracle",
         about: "mlx5's work requests and completions are libmlx5's, of bookworm and of trixie, byte for byte",
         budget: Duration::from_secs(600),
-        run: |_| word(&["oracle", "--wqes", "100000"]),
+        run: || word(&["oracle", "--wqes", "100000"]),
     },
     Stage {
         name: "bench",
         about: "rxe through the plug-in and natively is as fast as through the official provider",
         budget: Duration::from_secs(600),
-        run: |_| word(&["bench", "rxe"]),
+        run: || word(&["bench", "rxe"]),
     },
 ];
 
-fn bench_mlx5(session: &Session) -> Result<Counts> {
-    let recorded = session.root.join("tests/oracle/instructions.json");
+fn bench_mlx5() -> Result<Counts> {
+    let recorded = root().join("tests/oracle/instructions.json");
     let recorded = recorded.to_string_lossy();
     word(&["bench", "mlx5", "--regions", "50", "--gate", &recorded])
 }
@@ -89,7 +90,7 @@ fn bench_mlx5(session: &Session) -> Result<Counts> {
 /// Enough to see that layouts fit: every ping-pong, both posting interfaces, perftest, rdma_cm.
 const SMOKE: &str = "^(ibv_.*|ib_send_lat|ib_write_bw|ib_read_lat|ib_atomic_lat|rping)$";
 
-fn userlands(_: &Session) -> Result<Counts> {
+fn userlands() -> Result<Counts> {
     let mut counts = Counts::default();
     for userland in ["bookworm", "sid"] {
         let words = ["apps", "--provider", "ours", "--userland", userland];
@@ -100,7 +101,7 @@ fn userlands(_: &Session) -> Result<Counts> {
     Ok(counts)
 }
 
-fn compare(_: &Session) -> Result<Counts> {
+fn compare() -> Result<Counts> {
     let mut counts = Counts::default();
     for kernel in ["stable", "backports"] {
         counts.add(word(&["compare", "--device", "rxe", "--kernel", kernel])?);
@@ -109,8 +110,8 @@ fn compare(_: &Session) -> Result<Counts> {
 }
 
 /// The device-independent suite in a guest. It uses no libibverbs, so the provider does not matter to it.
-fn suite(session: &Session) -> Result<Counts> {
-    build(session, &["--package", "hw-tests"])?;
+fn suite() -> Result<Counts> {
+    build(&["--package", "hw-tests"])?;
     let program = "/oxverbs/target/debug/hw-tests";
     let mut counts = Counts::default();
     for (name, arguments) in [("hw-tests", &[][..]), ("hw-tests --prove", &["--prove"])] {
@@ -127,12 +128,8 @@ fn suite(session: &Session) -> Result<Counts> {
     Ok(counts)
 }
 
-fn build(session: &Session, what: &[&str]) -> Result<()> {
-    let status = cargo()
-        .current_dir(&session.root)
-        .args(["build", "--quiet"])
-        .args(what)
-        .status()?;
+fn build(what: &[&str]) -> Result<()> {
+    let status = cargo().args(["build", "--quiet"]).args(what).status()?;
     if !status.success() {
         bail!("cargo build {}: {status}", what.join(" "));
     }
@@ -140,12 +137,11 @@ fn build(session: &Session, what: &[&str]) -> Result<()> {
 }
 
 /// `cargo test` for the workspace, with every witness that the archive has.
-fn cargo_tests(session: &Session) -> Result<Counts> {
+fn cargo_tests() -> Result<Counts> {
     let mut counts = Counts::default();
     let mut command = cargo();
-    command.current_dir(&session.root);
     command.args(["test", "--workspace", "--no-fail-fast"]);
-    let skips = session.root.join("target/test.skips");
+    let skips = target().join("test.skips");
     fs::write(&skips, "").with_context(|| skips.display().to_string())?;
     command.env(test_support::skip::SKIPS_FILE, &skips);
     // The lab's own tests boot guests.
