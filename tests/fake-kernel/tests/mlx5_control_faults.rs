@@ -4,10 +4,9 @@
 //! short. The errno comes out (or the library does without, where it can), and no descriptor, mapping,
 //! kernel object or heap block is left.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use fake_kernel::{Census, Config, FakeKernel, Family, Fault, Mlx5};
 use oxverbs::control::mlx5::cq::{CqObject, CqRequest};
@@ -26,32 +25,10 @@ use uverbs_abi::types::{QpCap, QpType};
 use uverbs_abi::udata::mlx5::{RxHashFields, RxHashFunction};
 use uverbs_abi::write::ah::AhAttr;
 
-/// Counts bytes that are allocated and not freed.
-struct Counting;
+#[path = "common/leaks.rs"]
+mod leaks;
 
-static LIVE: AtomicIsize = AtomicIsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: every call goes on to the system's allocator, unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
-        // SAFETY: the caller's layout.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
-        // SAFETY: the caller's block, of this layout.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("proc").count()
-}
+use leaks::{LIVE, descriptors};
 
 /// Mappings of the device file, and bytes of anonymous memory that forked children do not get: queues.
 fn queue_memory() -> (usize, usize) {

@@ -3,9 +3,8 @@
 //! For k = 1, 2, … until a run has no k-th call: the call fails with ENOMEM, EINTR or EIO, or is answered
 //! short. The injected errno comes out, and no descriptor, mapping, kernel object or heap block is left.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use fake_kernel::{Census, Config, FakeKernel, Fault, sysfs};
 use oxverbs::{
@@ -13,32 +12,10 @@ use oxverbs::{
     SharedReceiveQueue, SharedReceiveQueueAttributes, Ud,
 };
 
-/// Counts bytes that are allocated and not freed.
-struct Counting;
+#[path = "common/leaks.rs"]
+mod leaks;
 
-static LIVE: AtomicIsize = AtomicIsize::new(0);
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// SAFETY: every call goes on to the system's allocator, unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
-        // SAFETY: the caller's layout.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
-        // SAFETY: the caller's block, of this layout.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("proc").count()
-}
+use leaks::{LIVE, descriptors};
 
 fn queue_mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("proc");

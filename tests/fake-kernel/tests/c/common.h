@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <stdint.h>
@@ -142,3 +143,54 @@ static inline int post(struct ibv_qp *qp, struct ibv_send_wr wr, struct ibv_mr *
 	wr.num_sge = 1;
 	return ibv_post_send(qp, &wr, &bad);
 }
+
+/* A domain of extended connections of its own. */
+static inline struct ibv_xrcd *make_xrcd(struct ibv_context *context)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &attr);
+	CHECK(xrcd);
+	return xrcd;
+}
+
+/* A shared receive queue of such a domain. */
+static inline struct ibv_srq *make_xrc_srq(struct ibv_xrcd *xrcd, struct ibv_pd *pd, struct ibv_cq *cq,
+					   struct ibv_srq_attr size)
+{
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = size,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
+			     IBV_SRQ_INIT_ATTR_PD,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = pd,
+		.xrcd = xrcd,
+		.cq = cq,
+	};
+	struct ibv_srq *srq = ibv_create_srq_ex(pd->context, &attr);
+	CHECK(srq);
+	return srq;
+}
+
+/* A part of a program, which the command line names. */
+struct part {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Runs the parts that the arguments name; without any, all. */
+static inline void run_parts(const struct part *parts, size_t count, int argc, char **argv)
+{
+	for (size_t i = 0; i < count; i++) {
+		int chosen = argc < 2;
+		for (int j = 1; j < argc; j++)
+			chosen |= !strcmp(argv[j], parts[i].name);
+		if (chosen)
+			parts[i].run();
+	}
+}
+
+#define RUN_PARTS(parts, argc, argv) run_parts(parts, sizeof(parts) / sizeof(parts[0]), argc, argv)

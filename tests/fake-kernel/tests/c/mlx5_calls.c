@@ -1,7 +1,6 @@
 /* Makes, changes and destroys one of everything that the public verbs have on mlx5, for the sake of what goes to
  * the kernel. */
 #include "common.h"
-#include <fcntl.h>
 #include <net/ethernet.h>
 
 static struct ibv_context *context;
@@ -211,24 +210,8 @@ static void underlay(void)
 
 static void reliable_domains(void)
 {
-	struct ibv_xrcd_init_attr attr = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
-	};
-	struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &attr);
-	CHECK(xrcd);
-	struct ibv_srq_init_attr_ex srq_init = {
-		.attr = { .max_wr = 50, .max_sge = 2 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ |
-			     IBV_SRQ_INIT_ATTR_XRCD,
-		.srq_type = IBV_SRQT_XRC,
-		.pd = pd,
-		.cq = cq,
-		.xrcd = xrcd,
-	};
-	struct ibv_srq *srq = ibv_create_srq_ex(context, &srq_init);
-	CHECK(srq);
+	struct ibv_xrcd *xrcd = make_xrcd(context);
+	struct ibv_srq *srq = make_xrc_srq(xrcd, pd, cq, (struct ibv_srq_attr){ .max_wr = 50, .max_sge = 2 });
 	uint32_t number;
 	CHECK(!ibv_get_srq_num(srq, &number));
 	struct ibv_qp *target = extended((struct ibv_qp_init_attr_ex){
@@ -390,13 +373,7 @@ static void multicast(void)
  * (mlx5_free_db in 44 and 56). */
 static void opened_queue_pairs(void)
 {
-	struct ibv_xrcd_init_attr attr = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
-	};
-	struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &attr);
-	CHECK(xrcd);
+	struct ibv_xrcd *xrcd = make_xrcd(context);
 	struct ibv_qp *target = extended((struct ibv_qp_init_attr_ex){
 		.qp_type = IBV_QPT_XRC_RECV,
 		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
@@ -413,10 +390,7 @@ static void opened_queue_pairs(void)
 	CHECK(opened && opened->qp_num == target->qp_num);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} parts[] = {
+static const struct part parts[] = {
 	{ "queries", queries },
 	{ "memory", memory },
 	{ "completion_queues", completion_queues },
@@ -443,13 +417,7 @@ int main(int argc, char **argv)
 	cq = ibv_create_cq(context, 200, NULL, NULL, 0);
 	CHECK(cq);
 	CHECK(!ibv_query_gid(context, 1, GID_INDEX, &gid));
-	for (unsigned i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
-		int wanted = argc < 2;
-		for (int j = 1; j < argc; j++)
-			wanted |= !strcmp(argv[j], parts[i].name);
-		if (wanted)
-			parts[i].run();
-	}
+	RUN_PARTS(parts, argc, argv);
 	CHECK(!ibv_destroy_cq(cq));
 	CHECK(!ibv_dealloc_pd(pd));
 	CHECK(!ibv_close_device(context));

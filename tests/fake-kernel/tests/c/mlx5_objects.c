@@ -1,6 +1,5 @@
 /* Every kind of object that libmlx5 makes, and that those in use cannot be destroyed. */
 #include "common.h"
-#include <fcntl.h>
 #ifdef WITH_MLX5DV
 #include <infiniband/mlx5dv.h>
 #endif
@@ -38,24 +37,8 @@ static void shared_queues(void)
 
 static void extended_connections(void)
 {
-	struct ibv_xrcd_init_attr attr = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
-	};
-	struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &attr);
-	CHECK(xrcd);
-	struct ibv_srq_init_attr_ex srq_attr = {
-		.attr = { .max_wr = 50, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
-			     IBV_SRQ_INIT_ATTR_PD,
-		.srq_type = IBV_SRQT_XRC,
-		.pd = pd,
-		.xrcd = xrcd,
-		.cq = cq,
-	};
-	struct ibv_srq *srq = ibv_create_srq_ex(context, &srq_attr);
-	CHECK(srq);
+	struct ibv_xrcd *xrcd = make_xrcd(context);
+	struct ibv_srq *srq = make_xrc_srq(xrcd, pd, cq, (struct ibv_srq_attr){ .max_wr = 50, .max_sge = 1 });
 	uint32_t srqn;
 	CHECK(!ibv_get_srq_num(srq, &srqn) && srqn);
 	struct ibv_qp_init_attr_ex target = {
@@ -375,10 +358,7 @@ static void completion_queues(void)
 	}
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} parts[] = {
+static const struct part parts[] = {
 	{ "srq", shared_queues },
 	{ "xrc", extended_connections },
 	{ "open", shared_domain },
@@ -400,13 +380,7 @@ int main(int argc, char **argv)
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 100, NULL, NULL, 0);
 	CHECK(pd && cq);
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		int chosen = argc < 2;
-		for (int j = 1; j < argc; j++)
-			chosen |= !strcmp(argv[j], parts[i].name);
-		if (chosen)
-			parts[i].run();
-	}
+	RUN_PARTS(parts, argc, argv);
 	CHECK(!ibv_destroy_cq(cq));
 	CHECK(!ibv_dealloc_pd(pd));
 	CHECK(!ibv_close_device(context));
