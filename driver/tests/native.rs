@@ -4,9 +4,8 @@
 //! `OXVERBS_LAB=1` the last one runs all of them in a guest that has one.
 
 use oxverbs::{
-    AccessFlags, Address, AsyncEvent, Context, EventType, PostError,
-    QpState, QueuePair, Rc, SharedReceiveQueueAttributes, Subject, Uc, Ud, WcFlags,
-    WcStatus,
+    AccessFlags, Address, AsyncEvent, Context, EventType, PostError, QpState, QueuePair, Rc,
+    SharedReceiveQueueAttributes, Subject, Uc, Ud, WcFlags, WcStatus,
 };
 
 mod traffic;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use uverbs_abi::handle::{Cq, Pd, Qp, Srq, Xrcd};
 use uverbs_abi::types::{CreateQpFlags, DeviceCapFlags, QpCap, QpState, QpType};
 use uverbs_abi::udata::mlx5::{
-    CreateQp as DriverInput, CreateQpFlags as DriverFlags, CreateQpResp, CreateQpRespMask,
-    DciStreams,
+    CreateQp as DriverInput, CreateQpFlags as DriverFlags, CreateQpResp, DciStreams,
 };
 
 use super::buffer::{Allocator, QueueBuffer, ResourceType, qp_alignment};
@@ -168,7 +167,6 @@ pub struct QpObject {
     pub(super) cap: QpCap,
     pub(super) state: QpState,
     pub(super) ece: Ece,
-    answer: CreateQpResp,
     /// Keeps the memory of the queues until the kernel has destroyed it.
     record: Option<Arc<QueueRecord>>,
     entry: Option<Entry>,
@@ -392,7 +390,6 @@ impl Mlx5Context {
                 get: created.udata.ece_options,
                 set: 0,
             },
-            answer: created.udata,
             record: None,
             entry: None,
             counted: None,
@@ -550,11 +547,6 @@ impl QpObject {
     /// What its poster and its pollers share; a target of dynamic connections has it from RTR on.
     pub fn record(&self) -> Option<&Arc<QueueRecord>> {
         self.record.as_ref()
-    }
-
-    /// The device's numbers of what the queue pair consists of, as far as the kernel said.
-    pub fn device_numbers(&self) -> (CreateQpRespMask, &CreateQpResp) {
-        (self.answer.comp_mask, &self.answer)
     }
 
     /// [`destroy`](Self::destroy), after which completions still find the queue pair, and nobody else has

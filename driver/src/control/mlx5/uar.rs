@@ -218,11 +218,11 @@ impl Slot {
         sharing: Sharing,
         memory: KeepAlive,
     ) -> Register {
-        // SAFETY: both halves are within the page, checked where the slot was made, and the page lives
-        // as long as `memory`. A slot is used by one register at a time, its shares included (`Uars`
-        // gives a dedicated one out once and has it back when the register is gone, and makes one
-        // register for a shared one); one without halves takes single stores of eight bytes only, which
-        // do not disturb each other. For `OneThread` the program gave its word.
+        // A slot is used by one register at a time, its shares included: `Uars` gives a dedicated one out once
+        // and has it back when the register is gone, and makes one register for a shared one. One without
+        // halves takes single stores of eight bytes only, which do not disturb each other.
+        // SAFETY: both halves are within the page, checked where the slot was made, and the page lives as long
+        // as `memory`. Nobody else stores there, as above; for `OneThread` the program gave its word.
         unsafe { Register::new(self.base, self.half, blue_flame, sharing, Some(memory)) }
     }
 }

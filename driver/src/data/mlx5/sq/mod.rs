@@ -218,11 +218,6 @@ impl SendQueue {
         &self.register
     }
 
-    /// Gives the register back, for another queue.
-    pub fn into_register(self) -> Register {
-        self.register
-    }
-
     #[inline(always)]
     fn shared(&self) -> &SendShared {
         match self.record.send() {
