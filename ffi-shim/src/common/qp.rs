@@ -176,13 +176,6 @@ fn address(from: &QpDest) -> ibv_ah_attr {
 
 /// What `ibv_query_qp` answers of the kernel's answer.
 pub(crate) fn attributes(from: &QueryQpResp) -> ibv_qp_attr {
-    let cap = ibv_qp_cap {
-        max_send_wr: from.max_send_wr,
-        max_recv_wr: from.max_recv_wr,
-        max_send_sge: from.max_send_sge,
-        max_recv_sge: from.max_recv_sge,
-        max_inline_data: from.max_inline_data,
-    };
     ibv_qp_attr {
         qp_state: c_uint::from(from.qp_state.0),
         cur_qp_state: c_uint::from(from.cur_qp_state.0),
@@ -193,7 +186,7 @@ pub(crate) fn attributes(from: &QueryQpResp) -> ibv_qp_attr {
         sq_psn: from.sq_psn,
         dest_qp_num: from.dest_qp_num,
         qp_access_flags: from.qp_access_flags.0,
-        cap,
+        cap: caps(&from.cap()),
         ah_attr: address(&from.dest),
         alt_ah_attr: address(&from.alt_dest),
         pkey_index: from.pkey_index,

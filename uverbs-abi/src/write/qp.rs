@@ -213,15 +213,22 @@ impl ExCreateQp {
     }
 }
 
-impl CreateQpResp {
-    /// The capacity granted.
-    pub fn cap(&self) -> QpCap {
-        QpCap {
-            max_send_wr: self.max_send_wr,
-            max_recv_wr: self.max_recv_wr,
-            max_send_sge: self.max_send_sge,
-            max_recv_sge: self.max_recv_sge,
-            max_inline_data: self.max_inline_data,
+/// Answers that have the capacity among their fields.
+macro_rules! has_capacity {
+    ($($response:ty),*) => {$(
+        impl $response {
+            /// The capacity granted.
+            pub fn cap(&self) -> QpCap {
+                QpCap {
+                    max_send_wr: self.max_send_wr,
+                    max_recv_wr: self.max_recv_wr,
+                    max_send_sge: self.max_send_sge,
+                    max_recv_sge: self.max_recv_sge,
+                    max_inline_data: self.max_inline_data,
+                }
+            }
         }
-    }
+    )*};
 }
+
+has_capacity!(CreateQpResp, QueryQpResp);

@@ -4,11 +4,9 @@ use oxverbs::control::kernel::{CreateCq, CreateQp, CreateSrq, UserMr};
 use oxverbs::data::rxe::{InlinePiece, SendLimits};
 use uverbs_abi::event::{AsyncEvent, CompletionEvent};
 use uverbs_abi::types::{
-    AccessFlags, MwType as AbiMwType, QpAttrMask, QpCap, QpState as AbiState, QpType, ReregMrFlags,
-    SrqAttrMask,
+    AccessFlags, MwType as AbiMwType, QpAttrMask, QpCap, QpType, ReregMrFlags, SrqAttrMask,
 };
 use uverbs_abi::udata::rxe as udata;
-use uverbs_abi::write::qp::{ModifyQp, QpDest};
 
 use super::*;
 use crate::verbs::{Rereg, Verbs};
@@ -20,56 +18,14 @@ impl Verbs for Core {
 
     fn device(&self) -> Answer<DeviceAttr> {
         let answer = self.uctx.query_device_ex::<()>();
-        let attr = answer
-            .map_err(|errno| fault("query the device", errno))?
-            .attr;
-        let base = attr.base;
-        let flags = match attr.device_cap_flags_ex {
-            0 => base.device_cap_flags.into(),
-            flags => flags,
-        };
-        Ok(DeviceAttr {
-            node_guid: u64::from_be_bytes(base.node_guid),
-            sys_image_guid: u64::from_be_bytes(base.sys_image_guid),
-            max_mr_size: base.max_mr_size,
-            page_size_cap: base.page_size_cap,
-            cap_flags: flags,
-            max_qp: base.max_qp,
-            max_qp_wr: base.max_qp_wr,
-            max_sge: base.max_sge,
-            max_cq: base.max_cq,
-            max_cqe: base.max_cqe,
-            max_mr: base.max_mr,
-            max_pd: base.max_pd,
-            max_qp_rd_atom: base.max_qp_rd_atom,
-            max_qp_init_rd_atom: base.max_qp_init_rd_atom,
-            atomic_cap: base.atomic_cap,
-            max_mw: base.max_mw,
-            max_mcast_grp: base.max_mcast_grp,
-            max_mcast_qp_attach: base.max_mcast_qp_attach,
-            max_ah: base.max_ah,
-            max_srq: base.max_srq,
-            max_srq_wr: base.max_srq_wr,
-            max_srq_sge: base.max_srq_sge,
-            max_pkeys: base.max_pkeys,
-            ports: base.phys_port_cnt,
-        })
+        let answer = answer.map_err(|errno| fault("query the device", errno))?;
+        Ok(convert::device(&answer.attr))
     }
 
     fn port(&self, port: u8) -> Answer<PortAttr> {
         let answer = self.uctx.query_port(port);
-        let attr = answer
-            .map_err(|errno| fault("query the port", errno))?
-            .legacy_resp;
-        Ok(PortAttr {
-            state: attr.state.into(),
-            max_mtu: attr.max_mtu,
-            active_mtu: attr.active_mtu,
-            gid_table_len: attr.gid_tbl_len,
-            pkey_table_len: attr.pkey_tbl_len,
-            max_msg_size: attr.max_msg_sz,
-            link_layer: attr.link_layer,
-        })
+        let answer = answer.map_err(|errno| fault("query the port", errno))?;
+        Ok(convert::port(&answer.legacy_resp))
     }
 
     fn gid(&self, port: u8, index: u32) -> Answer<[u8; 16]> {
@@ -361,69 +317,15 @@ impl Verbs for Core {
             id,
             num: created.qp_num,
             transport: init.transport,
-            caps: Caps {
-                send_wr: created.cap.max_send_wr,
-                recv_wr: created.cap.max_recv_wr,
-                send_sge: created.cap.max_send_sge,
-                recv_sge: created.cap.max_recv_sge,
-                inline: created.cap.max_inline_data,
-            },
+            caps: convert::caps(&created.cap),
         })
     }
 
     fn modify_qp(&self, qp: Qp, attr: &QpAttr) -> Answer<()> {
         let state = self.qps.get(qp.id)?;
-        let mut request = ModifyQp {
-            qp_handle: state.handle,
-            ..ModifyQp::default()
-        };
-        let mut mask = QpAttrMask::NONE;
-        macro_rules! set {
-            ($($field:ident => $abi:ident, $bit:ident;)*) => {$(
-                if let Some(value) = attr.$field {
-                    request.$abi = value;
-                    mask |= QpAttrMask::$bit;
-                }
-            )*};
-        }
-        set! {
-            pkey_index => pkey_index, PKEY_INDEX;
-            port => port_num, PORT;
-            qkey => qkey, QKEY;
-            mtu => path_mtu, PATH_MTU;
-            timeout => timeout, TIMEOUT;
-            retry => retry_cnt, RETRY_CNT;
-            rnr_retry => rnr_retry, RNR_RETRY;
-            rq_psn => rq_psn, RQ_PSN;
-            sq_psn => sq_psn, SQ_PSN;
-            max_rd_atomic => max_rd_atomic, MAX_QP_RD_ATOMIC;
-            max_dest_rd_atomic => max_dest_rd_atomic, MAX_DEST_RD_ATOMIC;
-            min_rnr_timer => min_rnr_timer, MIN_RNR_TIMER;
-            dest => dest_qp_num, DEST_QPN;
-        }
-        if let Some(to) = attr.state {
-            request.qp_state = AbiState(to as u8);
-            mask |= QpAttrMask::STATE;
-        }
-        if let Some(rights) = attr.access {
-            request.qp_access_flags = AccessFlags(rights);
-            mask |= QpAttrMask::ACCESS_FLAGS;
-        }
-        if let Some(route) = &attr.route {
-            request.dest = QpDest {
-                dgid: route.gid,
-                flow_label: route.flow_label,
-                sgid_index: route.sgid_index,
-                hop_limit: route.hop_limit,
-                traffic_class: route.traffic_class,
-                is_global: 1,
-                port_num: route.port,
-                ..QpDest::default()
-            };
-            mask |= QpAttrMask::AV;
-        }
-        request.attr_mask = mask;
-        let answer = self.uctx.modify_qp(&request);
+        let answer = self
+            .uctx
+            .modify_qp(&convert::modification(state.handle, attr));
         answer.map_err(|errno| fault("modify a queue pair", errno))?;
         if let Some(to) = attr.state {
             state.follow(to);
@@ -435,40 +337,8 @@ impl Verbs for Core {
         // Every attribute of the old set.
         let all = QpAttrMask(0x1f_ffff);
         let answer = self.uctx.query_qp(self.qps.get(qp.id)?.handle, all);
-        let a = answer.map_err(|errno| fault("query a queue pair", errno))?;
-        Ok(QpReport {
-            state: State::from_number(a.qp_state.0.into())
-                .ok_or_else(|| Fault::errno(libc::EPROTO, "understand a state"))?,
-            access: a.qp_access_flags.0,
-            pkey_index: a.pkey_index,
-            port: a.port_num,
-            qkey: a.qkey,
-            mtu: a.path_mtu,
-            timeout: a.timeout,
-            retry: a.retry_cnt,
-            rnr_retry: a.rnr_retry,
-            rq_psn: a.rq_psn,
-            sq_psn: a.sq_psn,
-            max_rd_atomic: a.max_rd_atomic,
-            max_dest_rd_atomic: a.max_dest_rd_atomic,
-            min_rnr_timer: a.min_rnr_timer,
-            dest: a.dest_qp_num,
-            route: Route {
-                gid: a.dest.dgid,
-                sgid_index: a.dest.sgid_index,
-                port: a.dest.port_num,
-                hop_limit: a.dest.hop_limit,
-                traffic_class: a.dest.traffic_class,
-                flow_label: a.dest.flow_label,
-            },
-            caps: Caps {
-                send_wr: a.max_send_wr,
-                recv_wr: a.max_recv_wr,
-                send_sge: a.max_send_sge,
-                recv_sge: a.max_recv_sge,
-                inline: a.max_inline_data,
-            },
-        })
+        let answer = answer.map_err(|errno| fault("query a queue pair", errno))?;
+        convert::report(&answer)
     }
 
     fn destroy_qp(&self, qp: Qp) -> Answer<()> {

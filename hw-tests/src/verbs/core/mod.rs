@@ -3,6 +3,7 @@
 //! unreliable pair, a transition without an attribute) can be said here, so that it is tested.
 
 mod calls;
+mod convert;
 mod table;
 
 use std::collections::HashMap;
