@@ -16,6 +16,7 @@ pub mod generate;
 pub mod golden;
 pub mod matrix;
 pub mod native;
+pub mod ours;
 pub mod pass;
 pub mod receive;
 pub mod ring;

@@ -1,16 +1,10 @@
 //! Our queues, on plain memory: no kernel object, no C.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
-use std::sync::Arc;
-
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::Result;
 use oxverbs::control::mlx5::av::{Wire, address_vector};
 use oxverbs::data::mlx5::{
-    AtomicOperands, Bind, BlueFlame, Completion as NativeCompletion, CompletionQueue, CqParts,
-    CqeVersion, Destination, ErrorLog, InlinePiece, Operation, QueueKind, QueueRecord, ReceiveSide,
-    RecvParts, RecvQueue, RecvShared, Register, Remote, Segmentation, SendFlags, SendLimits,
-    SendParts, SendQueue, SendRequest, SendShared, Sharing, UserIndexTable, Verb, WrOpcode,
+    AtomicOperands, Bind, Completion as NativeCompletion, Destination, InlinePiece, Operation,
+    QueueKind, Remote, Segmentation, SendFlags, SendLimits, SendQueue, SendRequest, Verb, WrOpcode,
 };
 use oxverbs_ffi::abi::attr::ibv_ah_attr;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
@@ -21,56 +15,12 @@ use zerocopy::byteorder::big_endian::U32;
 use crate::c::device::{QpSpec, addresses};
 use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
 use crate::campaign::Maker;
-use crate::ring::{BLOCK, CqWriter, Shared};
+use crate::ours::{Ours, Shape};
+use crate::ring::{BLOCK, CqWriter};
 use crate::shape::inline_header;
 use crate::subject::{
     Completing, Completion, Polling, RecvMemory, SendMemory, Subject, mac, requester,
 };
-
-/// Zeroed memory on page boundaries.
-#[derive(Debug)]
-pub struct Pages {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Pages {
-    /// At least `len` bytes.
-    ///
-    /// # Errors
-    ///
-    /// No memory.
-    pub fn new(len: usize) -> Result<Self> {
-        let layout = Layout::from_size_align(len.next_multiple_of(4096), 4096)?;
-        // SAFETY: the size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).context("no memory")?;
-        Ok(Self { start, layout })
-    }
-
-    /// Its start.
-    pub fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    /// A part of it.
-    ///
-    /// # Safety
-    ///
-    /// Not used after the pages are dropped.
-    pub unsafe fn shared(&self, at: usize, len: usize) -> Shared {
-        // SAFETY: mapped while `self` lives.
-        let all = unsafe { Shared::new(self.start, self.layout.size()) };
-        all.part(at, len)
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: from `alloc_zeroed` with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
-    }
-}
 
 /// The address vector of an address: GID indices alternate between RoCE v1 and v2 on the fake kernel.
 fn vector(attr: &ibv_ah_attr) -> DatagramSegment {
@@ -235,20 +185,16 @@ unsafe impl SendRequest for Request<'_> {
     }
 }
 
-/// Our queue pair. Queues are dropped before their memory.
+/// Our queue pair.
 #[derive(Debug)]
 pub struct NativeSubject {
     spec: QpSpec,
-    queue: SendQueue,
-    recv: RecvQueue,
+    ours: Ours,
     recv_memory: RecvMemory,
     polling: Polling,
-    cq: CompletionQueue,
     writer: CqWriter,
     vectors: Vec<DatagramSegment>,
     memory: SendMemory,
-    _table: Arc<UserIndexTable>,
-    _pages: Vec<Pages>,
 }
 
 /// Any numbers that are no others'.
@@ -278,114 +224,46 @@ impl NativeSubject {
         polling: Polling,
         receives: (u32, u32),
     ) -> Result<Self> {
-        let ring = Pages::new(blocks as usize * BLOCK)?;
-        let words = Pages::new(4096)?;
-        let page = Pages::new(4096)?;
-        let entries = Pages::new((CQ_ENTRIES * entry) as usize)?;
-        let recv_ring = Pages::new((receives.0 * receives.1) as usize)?;
-        let send = SendShared::new(ring.start(), blocks, 0);
-        let recv = RecvShared::new(recv_ring.start(), receives.0, receives.1.ilog2(), false, 0);
-        // SAFETY: the rings live as long as this subject, whose queues are dropped first.
-        let record = unsafe {
-            QueueRecord::new(
-                kind(spec.service),
-                QPN,
-                0,
-                Some(send),
-                ReceiveSide::Own(recv),
-                None,
-            )
-        };
-        let record = Arc::new(record);
-        let table = UserIndexTable::new();
-        table
-            .insert(USER_INDEX, record.clone())
-            .map_err(|_| anyhow!("user index"))?;
-        // SAFETY: used while the pages live.
-        let register_memory = unsafe { page.shared(0x800, 0x400) };
-        // SAFETY: a page of its own, that nobody else stores to.
-        let register = unsafe {
-            Register::new(
-                register_memory.pointer(),
-                256,
-                BlueFlame::Always,
-                Sharing::Exclusive,
-                None,
-            )
-        };
-        // SAFETY: used while the pages live.
-        let record_memory = unsafe { words.shared(0, 8) };
-        let parts = RecvParts {
-            record: record.clone(),
-            doorbell: record_memory.pointer().cast(),
-            max_wr: receives.0.min(spec.recv_wr.max(16)),
-            max_sge: if receives == (16, 64) {
+        let ours = Ours::new(&Shape {
+            kind: kind(spec.service),
+            qpn: QPN,
+            user_index: USER_INDEX,
+            blocks,
+            limits: limits(&spec),
+            signal_all: spec.signals_all,
+            receives: receives.0,
+            receive_size: receives.1,
+            max_recv_wr: receives.0.min(spec.recv_wr.max(16)),
+            max_recv_sge: if receives == (16, 64) {
                 4
             } else {
                 spec.recv_sge
             },
-        };
-        // SAFETY: memory that lives as long as this subject, and is nobody else's.
-        let mut recv = unsafe { RecvQueue::new(parts) };
-        recv.set_accepting(true);
-        let parts = SendParts {
-            record,
-            doorbell: record_memory.pointer().cast(),
-            register,
-            limits: limits(&spec),
-            signal_all: spec.signals_all,
-            signature: false,
-        };
-        // SAFETY: memory that lives as long as this subject, and is nobody else's.
-        let queue = unsafe { SendQueue::new(parts) };
-        // SAFETY: used while the pages live.
-        let cq_record = unsafe { words.shared(64, 8) };
-        let parts = CqParts {
-            ring: entries.start(),
             entries: CQ_ENTRIES,
             entry_size: entry,
-            cqn: 0x77,
-            doorbell_record: cq_record.pointer().cast(),
-            uar: page.start(),
-            version: CqeVersion::V1(table.clone()),
-            clock: None,
-            error_log: Arc::new(ErrorLog::default()),
-            memory: None,
-        };
-        // SAFETY: as above.
-        let cq = unsafe { CompletionQueue::new(parts) }?;
-        // SAFETY: used while the pages live.
-        let cq_ring = unsafe { entries.shared(0, (CQ_ENTRIES * entry) as usize) };
+        })?;
         let memory = SendMemory {
-            // SAFETY: used while the pages live.
-            ring: unsafe { ring.shared(0, blocks as usize * BLOCK) },
-            record: record_memory,
-            register: register_memory,
+            ring: ours.memory.send_ring,
+            record: ours.memory.record,
+            register: ours.memory.register,
             qpn: QPN,
             user_index: USER_INDEX,
             mac: mac(0),
         };
         let recv_memory = RecvMemory {
-            // SAFETY: used while the pages live.
-            ring: unsafe { recv_ring.shared(0, (receives.0 * receives.1) as usize) },
+            ring: ours.memory.recv_ring,
             entry: receives.1 as usize,
-            record: record_memory,
+            record: ours.memory.record,
         };
-        let mut subject = Self {
+        Ok(Self {
             recv_memory,
             spec,
-            queue,
-            recv,
             polling,
-            cq,
-            writer: CqWriter::new(cq_ring, CQ_ENTRIES, entry as usize),
+            writer: CqWriter::new(ours.memory.cq_ring, CQ_ENTRIES, entry as usize),
+            ours,
             vectors: addresses().iter().map(vector).collect(),
             memory,
-            _table: table,
-            _pages: vec![ring, words, page, entries, recv_ring],
-        };
-        subject.queue.set_accepting(true);
-        Ok(subject)
+        })
     }
 
     fn chain(&mut self, wrs: &[Wr]) -> Outcome {
@@ -401,7 +279,7 @@ impl NativeSubject {
             sges,
             vectors,
         });
-        match self.queue.post(requests) {
+        match self.ours.send.post(requests) {
             Ok(_) => Outcome::DONE,
             Err(refused) => Outcome {
                 errno: refused.error.errno(Verb::PostSend).0,
@@ -411,7 +289,7 @@ impl NativeSubject {
     }
 
     fn build(&mut self, post: &Post) -> Outcome {
-        let mut draft = self.queue.begin();
+        let mut draft = self.ours.send.begin();
         for wr in &post.wrs {
             let imm = U32::from_bytes(wr.imm.to_ne_bytes());
             let operation = match wr.opcode {
@@ -439,7 +317,7 @@ impl NativeSubject {
             };
             let flags = SendFlags(wr.flags.into());
             // SAFETY: headers are in the arena.
-            let opened = unsafe { self.queue.open(&mut draft, wr.id, flags, &operation) };
+            let opened = unsafe { self.ours.send.open(&mut draft, wr.id, flags, &operation) };
             if opened.is_err() || !wr.opcode.has_data() {
                 continue;
             }
@@ -456,37 +334,37 @@ impl NativeSubject {
                 _ => {}
             };
             if wr.address_first {
-                address(&self.queue, &mut draft);
+                address(&self.ours.send, &mut draft);
             }
             // An error stays in the draft.
             let _ = match (&wr.pieces[..], wr.is_inline) {
                 ([one], false) if !wr.uses_list => {
                     // SAFETY: memory that nothing is sent from in truth.
-                    unsafe { self.queue.set_sge(&mut draft, &sge(one)) }
+                    unsafe { self.ours.send.set_sge(&mut draft, &sge(one)) }
                 }
                 (pieces, false) => {
                     let sges: Vec<Sge> = pieces.iter().map(sge).collect();
                     // SAFETY: as above.
-                    unsafe { self.queue.set_sges(&mut draft, &sges) }
+                    unsafe { self.ours.send.set_sges(&mut draft, &sges) }
                 }
                 ([one], true) if !wr.uses_list => {
                     // SAFETY: in the arena, or longer than the limit.
-                    unsafe { self.queue.set_inline(&mut draft, inline_piece(one)) }
+                    unsafe { self.ours.send.set_inline(&mut draft, inline_piece(one)) }
                 }
                 (pieces, true) => {
                     let pieces = pieces.iter().map(inline_piece);
                     // SAFETY: as above.
-                    unsafe { self.queue.set_inline_list(&mut draft, pieces) }
+                    unsafe { self.ours.send.set_inline_list(&mut draft, pieces) }
                 }
             };
             if !wr.address_first {
-                address(&self.queue, &mut draft);
+                address(&self.ours.send, &mut draft);
             }
         }
         if post.aborts {
             return Outcome::DONE;
         }
-        let errno = match self.queue.commit(&mut draft) {
+        let errno = match self.ours.send.commit(&mut draft) {
             Ok(_) => 0,
             Err(error) => error.errno(Verb::WrComplete).0,
         };
@@ -503,10 +381,10 @@ impl Subject for NativeSubject {
     }
 
     fn restart(&mut self) -> Result<()> {
-        self.queue.reset();
-        self.queue.set_accepting(true);
-        self.recv.reset();
-        self.recv.set_accepting(true);
+        self.ours.send.reset();
+        self.ours.send.set_accepting(true);
+        self.ours.recv.reset();
+        self.ours.recv.set_accepting(true);
         Ok(())
     }
 
@@ -535,7 +413,7 @@ impl Subject for NativeSubject {
 impl Completing for NativeSubject {
     fn receive(&mut self, id: u64, pieces: &[Piece]) {
         let sges: Vec<Sge> = pieces.iter().map(sge).collect();
-        let posted = self.recv.post([(id, &sges[..])]);
+        let posted = self.ours.recv.post([(id, &sges[..])]);
         assert!(posted.is_ok(), "{posted:?}");
     }
 
@@ -548,12 +426,12 @@ impl Completing for NativeSubject {
             .iter()
             .zip(&sges)
             .map(|((id, _), sges)| (*id, &sges[..]));
-        let before = self.recv.head();
-        match self.recv.post(requests) {
+        let before = self.ours.recv.head();
+        match self.ours.recv.post(requests) {
             Ok(_) => Outcome::DONE,
             Err(refused) => Outcome {
                 errno: refused.error.errno(Verb::PostRecv).0,
-                refused: Some(self.recv.head().wrapping_sub(before) as usize),
+                refused: Some(self.ours.recv.head().wrapping_sub(before) as usize),
             },
         }
     }
@@ -569,10 +447,11 @@ impl Completing for NativeSubject {
     fn poll(&mut self, poison: u8) -> Option<Completion> {
         if self.polling == Polling::Array {
             let mut found = [NativeCompletion::default()];
-            return (self.cq.poll(&mut found) == 1).then(|| Completion::of_native(&found[0], QPN));
+            return (self.ours.cq.poll(&mut found) == 1)
+                .then(|| Completion::of_native(&found[0], QPN));
         }
-        self.cq.start_poll().ok()?;
-        let cq = &self.cq;
+        self.ours.cq.start_poll().ok()?;
+        let cq = &self.ours.cq;
         let mut found = Completion::poison(poison);
         found.wr_id = cq.wr_id();
         found.status = cq.status();
@@ -591,7 +470,7 @@ impl Completing for NativeSubject {
         } else {
             found.vendor_err = cq.read_vendor_err();
         }
-        self.cq.end_poll();
+        self.ours.cq.end_poll();
         Some(found)
     }
 }

@@ -1,14 +1,11 @@
 //! Our queues under the clock: what a Rust program calls, without libibverbs.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use oxverbs::data::mlx5::{
-    BlueFlame, Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog, InlinePiece, Operation,
-    QueueKind, QueueRecord, ReceiveSide, RecvParts, RecvQueue, RecvRequest, RecvShared, Register,
-    Remote, SendFlags, SendLimits, SendParts, SendQueue, SendRequest, SendShared, Sharing,
-    UserIndexTable, WrOpcode,
+    Completion, InlinePiece, Operation, QueueKind, RecvRequest, Remote, SendFlags, SendLimits,
+    SendRequest, WrOpcode,
 };
 use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
 use wqe_format::rxe::Sge;
@@ -16,7 +13,7 @@ use wqe_format::rxe::Sge;
 use super::case::{Case, OPS, Poll, Side, Via};
 use super::clock::ticks;
 use super::measure::Timed;
-use crate::native::Pages;
+use crate::ours::{Ours, Shape};
 use crate::ring::CqWriter;
 use crate::trace;
 
@@ -84,12 +81,10 @@ impl RecvRequest for Receive {
     }
 }
 
-/// Our queues. They are dropped before their memory.
+/// Our queues.
 #[derive(Debug)]
 pub struct NativeTimed {
-    send: SendQueue,
-    recv: RecvQueue,
-    cq: CompletionQueue,
+    ours: Ours,
     writer: CqWriter,
     sent: u32,
     send_done: u32,
@@ -100,8 +95,6 @@ pub struct NativeTimed {
     found: Vec<Completion>,
     data: Box<[u8; 16]>,
     current: Option<Case>,
-    _table: Arc<UserIndexTable>,
-    pages: Vec<Pages>,
 }
 
 impl NativeTimed {
@@ -111,48 +104,11 @@ impl NativeTimed {
     ///
     /// No memory.
     pub fn new() -> Result<Self> {
-        let entries = ENTRIES as usize;
-        let send_ring = Pages::new(entries * 64)?;
-        let recv_ring = Pages::new(entries * 16)?;
-        let cq_ring = Pages::new(entries * 64)?;
-        let words = Pages::new(4096)?;
-        let page = Pages::new(4096)?;
-        let send = SendShared::new(send_ring.start(), ENTRIES, 0);
-        let recv = RecvShared::new(recv_ring.start(), ENTRIES, 4, false, 0);
-        // SAFETY: the rings live as long as this subject, whose queues are dropped first.
-        let record = unsafe {
-            QueueRecord::new(
-                QueueKind::Rc,
-                QPN,
-                0,
-                Some(send),
-                ReceiveSide::Own(recv),
-                None,
-            )
-        };
-        let record = Arc::new(record);
-        let table = UserIndexTable::new();
-        table
-            .insert(USER_INDEX, record.clone())
-            .map_err(|_| anyhow!("user index"))?;
-        // SAFETY: used while the pages live.
-        let register = unsafe { page.shared(0x800, 512) };
-        // SAFETY: a page of its own, that nobody else stores to.
-        let register = unsafe {
-            Register::new(
-                register.pointer(),
-                256,
-                BlueFlame::Always,
-                Sharing::Exclusive,
-                None,
-            )
-        };
-        // SAFETY: used while the pages live.
-        let send_word = unsafe { words.shared(0, 8) };
-        let parts = SendParts {
-            record: record.clone(),
-            doorbell: send_word.pointer().cast(),
-            register,
+        let ours = Ours::new(&Shape {
+            kind: QueueKind::Rc,
+            qpn: QPN,
+            user_index: USER_INDEX,
+            blocks: ENTRIES,
             limits: SendLimits {
                 max_wr: ENTRIES,
                 max_sge: 1,
@@ -165,43 +121,16 @@ impl NativeTimed {
                 max_copy: 0,
             },
             signal_all: false,
-            signature: false,
-        };
-        // SAFETY: memory that lives as long as this subject, and is nobody else's.
-        let mut send = unsafe { SendQueue::new(parts) };
-        send.set_accepting(true);
-        let parts = RecvParts {
-            record,
-            doorbell: send_word.pointer().cast(),
-            max_wr: ENTRIES,
-            max_sge: 1,
-        };
-        // SAFETY: as above.
-        let mut recv = unsafe { RecvQueue::new(parts) };
-        recv.set_accepting(true);
-        // SAFETY: used while the pages live.
-        let cq_word = unsafe { words.shared(64, 8) };
-        let parts = CqParts {
-            ring: cq_ring.start(),
+            receives: ENTRIES,
+            receive_size: 16,
+            max_recv_wr: ENTRIES,
+            max_recv_sge: 1,
             entries: ENTRIES,
             entry_size: 64,
-            cqn: 0x77,
-            doorbell_record: cq_word.pointer().cast(),
-            uar: page.start(),
-            version: CqeVersion::V1(table.clone()),
-            clock: None,
-            error_log: Arc::new(ErrorLog::default()),
-            memory: None,
-        };
-        // SAFETY: as above.
-        let cq = unsafe { CompletionQueue::new(parts) }?;
-        // SAFETY: used while the pages live.
-        let ring = unsafe { cq_ring.shared(0, entries * 64) };
+        })?;
         Ok(Self {
-            send,
-            recv,
-            cq,
-            writer: CqWriter::new(ring, ENTRIES, 64),
+            writer: CqWriter::new(ours.memory.cq_ring, ENTRIES, 64),
+            ours,
             sent: 0,
             send_done: 0,
             received: 0,
@@ -211,8 +140,6 @@ impl NativeTimed {
             found: vec![Completion::default(); 16],
             data: Box::new([7; 16]),
             current: None,
-            _table: table,
-            pages: vec![page, send_ring, recv_ring, cq_ring, words],
         })
     }
 
@@ -270,14 +197,14 @@ impl NativeTimed {
         self.sent += ops as u32;
         if batch == 1 {
             for request in &self.requests[..ops] {
-                let posted = self.send.post_one(request);
+                let posted = self.ours.send.post_one(request);
                 debug_assert!(posted.is_ok());
                 black_box(posted.is_ok());
             }
             return;
         }
         for batch in self.requests[..ops].chunks_exact(batch) {
-            let posted = self.send.post(batch);
+            let posted = self.ours.send.post(batch);
             debug_assert!(posted.is_ok());
             black_box(posted.is_ok());
         }
@@ -306,7 +233,7 @@ impl NativeTimed {
             len: 16,
         };
         for at in (0..ops).step_by(batch) {
-            let mut draft = self.send.begin();
+            let mut draft = self.ours.send.begin();
             for index in at..at + batch {
                 let flags = if index % signalled == signalled - 1 {
                     SendFlags::SIGNALED
@@ -314,18 +241,22 @@ impl NativeTimed {
                     SendFlags::NONE
                 };
                 // SAFETY: no header.
-                let opened = unsafe { self.send.open(&mut draft, index as u64, flags, &operation) };
+                let opened = unsafe {
+                    self.ours
+                        .send
+                        .open(&mut draft, index as u64, flags, &operation)
+                };
                 debug_assert!(opened.is_ok());
                 let set = if INLINE {
                     // SAFETY: 16 bytes of this subject.
-                    unsafe { self.send.set_inline(&mut draft, piece) }
+                    unsafe { self.ours.send.set_inline(&mut draft, piece) }
                 } else {
                     // SAFETY: memory that nothing is sent from in truth.
-                    unsafe { self.send.set_sge(&mut draft, &sge) }
+                    unsafe { self.ours.send.set_sge(&mut draft, &sge) }
                 };
                 debug_assert!(set.is_ok());
             }
-            let posted = self.send.commit(&mut draft);
+            let posted = self.ours.send.commit(&mut draft);
             debug_assert!(posted.is_ok());
             black_box(posted.is_ok());
         }
@@ -336,14 +267,14 @@ impl NativeTimed {
         self.received += ops as u32;
         if batch == 1 {
             for receive in &self.receives[..ops] {
-                let posted = self.recv.post_one(*receive);
+                let posted = self.ours.recv.post_one(*receive);
                 debug_assert!(posted.is_ok());
                 black_box(posted.is_ok());
             }
             return;
         }
         for batch in self.receives[..ops].chunks_exact(batch) {
-            let posted = self.recv.post(batch.iter().copied());
+            let posted = self.ours.recv.post(batch.iter().copied());
             debug_assert!(posted.is_ok());
             black_box(posted.is_ok());
         }
@@ -352,7 +283,7 @@ impl NativeTimed {
     #[inline(always)]
     fn poll(&mut self, batch: usize, ops: usize) {
         for _ in (0..ops).step_by(batch) {
-            let n = self.cq.poll(&mut self.found[..batch]);
+            let n = self.ours.cq.poll(&mut self.found[..batch]);
             debug_assert_eq!(n, batch);
             black_box(n);
         }
@@ -361,21 +292,21 @@ impl NativeTimed {
     #[inline(always)]
     fn lazy(&mut self, batch: usize, ops: usize, reads: bool) {
         for _ in (0..ops).step_by(batch) {
-            let found = self.cq.start_poll();
+            let found = self.ours.cq.start_poll();
             debug_assert!(found.is_ok());
             black_box(found.is_ok());
             for index in 0..batch {
                 if index > 0 {
-                    black_box(self.cq.next_poll());
+                    black_box(self.ours.cq.next_poll());
                 }
-                black_box(self.cq.wr_id());
-                black_box(self.cq.status());
+                black_box(self.ours.cq.wr_id());
+                black_box(self.ours.cq.status());
                 if reads {
-                    black_box(self.cq.read_opcode());
-                    black_box(self.cq.read_byte_len());
+                    black_box(self.ours.cq.read_opcode());
+                    black_box(self.ours.cq.read_byte_len());
                 }
             }
-            self.cq.end_poll();
+            self.ours.cq.end_poll();
         }
     }
 
@@ -442,12 +373,12 @@ impl NativeTimed {
                 poll: Poll::Lazy { .. },
             } => {
                 for _ in 0..ops {
-                    black_box(self.cq.start_poll().is_ok());
+                    black_box(self.ours.cq.start_poll().is_ok());
                 }
             }
             Case::Empty { .. } => {
                 for _ in 0..ops {
-                    black_box(self.cq.poll(&mut self.found));
+                    black_box(self.ours.cq.poll(&mut self.found));
                 }
             }
             Case::Loop { signalled } => {
@@ -513,7 +444,7 @@ impl Timed for NativeTimed {
 
     fn register(&self) -> trace::Range {
         trace::Range {
-            start: self.pages[0].start().as_ptr().expose_provenance(),
+            start: self.ours.memory.page.address(),
             len: 4096,
         }
     }
