@@ -40,6 +40,51 @@ impl Topology {
     }
 }
 
+/// Which RDMA device a guest has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// Linux' soft-RoCE.
+    #[default]
+    Rxe,
+    /// The software ConnectX, under Linux' own mlx5 drivers.
+    Mlx5,
+}
+
+/// Link layer of a software ConnectX.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// InfiniBand.
+    #[default]
+    Ib,
+    /// Ethernet with RoCE.
+    Roce,
+}
+
+impl Link {
+    /// Its name on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ib => "ib",
+            Self::Roce => "roce",
+        }
+    }
+}
+
+/// How a software ConnectX behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct ConnectX {
+    /// Link layer.
+    pub link: Link,
+    /// What no real device checks is fatal.
+    pub strict: bool,
+    /// Seed of the freedoms that it takes.
+    pub adversary: Option<u64>,
+    /// Write a trace of its commands.
+    pub trace: bool,
+}
+
 /// Which build of ours the guest sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -84,7 +129,11 @@ pub struct Config {
     pub provider: Provider,
     /// Build of ours that is shared into the guest.
     pub profile: Profile,
-    /// Devices.
+    /// Kind of the RDMA device.
+    pub device: Device,
+    /// What the software ConnectX is like, if that is the device.
+    pub connectx: ConnectX,
+    /// Wiring of rxe devices.
     pub topology: Topology,
     /// Memory of the guest in MiB.
     pub memory: u32,
@@ -118,6 +167,8 @@ impl Default for Config {
             userland: Userland::default(),
             provider: Provider::default(),
             profile: Profile::default(),
+            device: Device::default(),
+            connectx: ConnectX::default(),
             topology: Topology::default(),
             memory: 2048,
             processors: 2,
@@ -135,6 +186,24 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Names of the guest's RDMA devices.
+    pub fn devices(&self) -> &'static [&'static str] {
+        match self.device {
+            Device::Rxe => self.topology.devices(),
+            Device::Mlx5 => &["mlx5_0"],
+        }
+    }
+
+    /// Index of the GID that traffic uses: the IPv4 one of RoCE v2, on InfiniBand the only one.
+    pub fn gid_index(&self) -> u32 {
+        match (self.device, self.connectx.link) {
+            // The kernel puts the link-local GIDs first; mlx5 has each in RoCE v1 and v2.
+            (Device::Rxe, _) => 1,
+            (Device::Mlx5, Link::Ib) => 0,
+            (Device::Mlx5, Link::Roce) => 3,
+        }
+    }
+
     /// The checkout's root.
     pub fn checkout(&self) -> PathBuf {
         let built_in = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

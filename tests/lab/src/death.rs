@@ -75,13 +75,15 @@ fn is_fatal(line: &str) -> bool {
 
 /// Warnings and faults of a kernel that lived on, one line each.
 pub fn complaints(console: &str) -> Vec<String> {
-    const MARKS: [&str; 6] = [
+    // The console has the mlx5 drivers' errors, not their warnings.
+    const MARKS: [&str; 7] = [
         "WARNING: ",
         "BUG: ",
         "Oops: ",
         "UBSAN: ",
         "blocked for more than",
         "self-detected stall",
+        "mlx5_",
     ];
     let lines = console.lines().map(without_time);
     lines

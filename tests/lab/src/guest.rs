@@ -14,7 +14,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::Cache;
-use crate::config::{Config, Provider};
+use crate::config::{Config, Device, Provider};
+use crate::connectx::Server;
 use crate::death::{self, GuestDied};
 use crate::interrupt;
 use crate::kits::{self, KernelKit, Tools};
@@ -103,6 +104,7 @@ struct Finished {
 pub struct Guest {
     versions: Versions,
     config: Config,
+    connectx: Option<Server>,
     dir: tempfile::TempDir,
     _in_use: File,
     control: UnixStream,
@@ -120,7 +122,7 @@ impl Guest {
         let (tools, kernel, root, runs) = {
             let cache = Cache::open(config.refresh)?;
             let tools = Tools::get(&cache)?;
-            let kernel = KernelKit::get(&cache, config.kernel, &tools)?;
+            let kernel = KernelKit::get(&cache, config.kernel, config.device, &tools)?;
             let root = kits::userland(&cache, config.userland)?;
             (tools, kernel, root, cache.path("runs"))
         };
@@ -150,11 +152,14 @@ impl Guest {
             qemu: tools.qemu_version().to_owned(),
         };
         let started = Instant::now();
-        // Socket addresses are limited to 108 bytes; a cache may lie deep.
-        let sockets = tempfile::Builder::new().prefix("oxverbs-lab-").tempdir()?;
-        let socket = sockets.path().join("control");
+        let sockets = qemu::Sockets::new()?;
+        let socket = sockets.control();
         let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
-        let command = qemu::command(config, &tools, &kernel, &root, dir.path(), &socket)?;
+        let connectx = match config.device {
+            Device::Rxe => None,
+            Device::Mlx5 => Some(Server::start(config, dir.path(), &sockets.connectx())?),
+        };
+        let command = qemu::command(config, &tools, &kernel, &root, dir.path(), &sockets)?;
         let (sender, events) = mpsc::channel();
         let qemu = qemu::spawn(command, dir.path(), sender.clone())?;
         let control = qemu::accept(&listener, &events, dir.path())?;
@@ -169,6 +174,7 @@ impl Guest {
         let mut guest = Self {
             versions,
             config: config.clone(),
+            connectx,
             dir,
             _in_use: in_use,
             control,
@@ -179,7 +185,9 @@ impl Guest {
             boot_seconds: 0.0,
             died: None,
         };
-        guest.wait_until_ready()?;
+        if let Err(error) = guest.wait_until_ready() {
+            return Err(guest.with_device_log(error));
+        }
         guest.boot_seconds = started.elapsed().as_secs_f64();
         Ok(guest)
     }
@@ -420,6 +428,31 @@ impl Guest {
     /// All that the kernel wrote to its console so far.
     pub fn console(&self) -> String {
         qemu::read_console(self.dir.path())
+    }
+
+    /// All that the software ConnectX said so far, if the guest has one.
+    pub fn device_log(&self) -> Option<String> {
+        self.connectx.as_ref().map(Server::log)
+    }
+
+    /// Copies the log and the trace of the software ConnectX, and the console, to `lab` in the build directory, which it
+    /// returns; nothing without such a device.
+    pub fn keep_device_log(&self) -> Result<Option<PathBuf>> {
+        self.connectx.as_ref().map(Server::keep).transpose()
+    }
+
+    fn with_device_log(&self, error: anyhow::Error) -> anyhow::Error {
+        let Some(server) = &self.connectx else {
+            return error;
+        };
+        let place = match server.keep() {
+            Ok(dir) => dir.display().to_string(),
+            Err(error) => format!("{error:#}"),
+        };
+        let log = server.log_tail();
+        error.context(format!(
+            "--- the end of soft-connectx' log (all of it: {place}) ---\n{log}\n---"
+        ))
     }
 
     /// Warnings that the kernel wrote to its console so far.

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Cache, Recipe, Tree, write_whole};
+use crate::config::Device;
 use crate::cpio;
 use crate::debian::fetch::sha256;
 use crate::kernel_image;
@@ -96,7 +97,7 @@ const fn kernel_recipe(name: &'static str, suites: &'static [&'static str]) -> R
         essential: false,
         only_prefix: "linux-",
         filter: kernel_parts,
-        version: 1,
+        version: 2,
     }
 }
 
@@ -140,7 +141,7 @@ fn not_documentation(path: &str) -> bool {
 
 /// The image and those modules that an RDMA guest could want; the rest (sound, graphics, media) is most of a kernel.
 fn kernel_parts(path: &str) -> bool {
-    const WANTED: [&str; 13] = [
+    const WANTED: [&str; 14] = [
         "arch/",
         "block/",
         "crypto/",
@@ -149,6 +150,7 @@ fn kernel_parts(path: &str) -> bool {
         "drivers/dma-buf/",
         "drivers/infiniband/",
         "drivers/net/",
+        "drivers/pci/",
         "drivers/vfio/",
         "drivers/virtio/",
         "fs/",
@@ -227,7 +229,7 @@ pub(crate) struct KernelKit {
     pub(crate) initrd: PathBuf,
 }
 
-/// Modules for rxe and for the shared file systems; `?` marks those that some kernels do not have.
+/// Modules for the shared file systems and for verbs; `?` marks those that some kernels do not have.
 const MODULES: &[&str] = &[
     "?virtio_pci",
     "?virtio_console",
@@ -238,14 +240,23 @@ const MODULES: &[&str] = &[
     "ib_umad",
     "rdma_cm",
     "rdma_ucm",
-    "?crc32_generic",
-    "rdma_rxe",
-    "dummy",
-    "veth",
 ];
 
+/// Modules for a device.
+fn device_modules(device: Device) -> &'static [&'static str] {
+    match device {
+        Device::Rxe => &["?crc32_generic", "rdma_rxe", "dummy", "veth"],
+        Device::Mlx5 => &["mlx5_core", "mlx5_ib"],
+    }
+}
+
 impl KernelKit {
-    pub(crate) fn get(cache: &Cache, kernel: Kernel, tools: &Tools) -> Result<Self> {
+    pub(crate) fn get(
+        cache: &Cache,
+        kernel: Kernel,
+        device: Device,
+        tools: &Tools,
+    ) -> Result<Self> {
         let tree = cache.tree(
             &kernel.recipe(),
             |_| Ok(()),
@@ -264,13 +275,14 @@ impl KernelKit {
             .version_of("linux-image-amd64")
             .unwrap_or("?")
             .to_owned();
-        let recipe = format!("{} {} {MODULES:?} {INIT}", tree.key, tools.tree.key);
+        let modules = [MODULES, device_modules(device)].concat();
+        let recipe = format!("{} {} {modules:?} {INIT}", tree.key, tools.tree.key);
         let initrd = cache.path(&format!(
             "initrds/{}.cpio",
             &sha256(recipe.as_bytes())[..16]
         ));
         if !initrd.is_file() {
-            let content = initial_file_system(&tree.dir, &release, tools)?;
+            let content = initial_file_system(&tree.dir, &release, &modules, tools)?;
             write_whole(&initrd, &content)?;
         }
         Ok(Self {
@@ -310,7 +322,12 @@ fn packed_kernel(root: &Path, release: &str) -> Result<PathBuf> {
 /// What the kernel starts first; the rest of the guest's start is in [`AGENT`](crate::guest::AGENT).
 const INIT: &str = include_str!("guest/init.sh");
 
-fn initial_file_system(kernel: &Path, release: &str, tools: &Tools) -> Result<Vec<u8>> {
+fn initial_file_system(
+    kernel: &Path,
+    release: &str,
+    wanted: &[&str],
+    tools: &Tools,
+) -> Result<Vec<u8>> {
     let mut archive = cpio::Archive::default();
     for directory in ["bin", "dev", "proc", "modules", "newroot"] {
         archive.directory(directory);
@@ -326,7 +343,7 @@ fn initial_file_system(kernel: &Path, release: &str, tools: &Tools) -> Result<Ve
     archive.file("init", 0o755, INIT.as_bytes());
     let modules = Modules::find(&kernel.join("usr/lib/modules").join(release))?;
     let mut order = String::new();
-    for (name, elf) in modules.in_order(MODULES)? {
+    for (name, elf) in modules.in_order(wanted)? {
         archive.file(&format!("modules/{name}.ko"), 0o644, &strip(elf)?);
         order += &name;
         order.push('\n');

@@ -45,6 +45,7 @@
 
 pub mod cache;
 pub mod config;
+mod connectx;
 pub mod cpio;
 pub mod death;
 pub mod debian;
@@ -57,7 +58,7 @@ pub mod setup;
 pub mod step;
 pub mod witness;
 
-pub use config::{Clock, Config, Profile, Provider, Topology};
+pub use config::{Clock, Config, ConnectX, Device, Link, Profile, Provider, Topology};
 pub use death::GuestDied;
 pub use guest::{Guest, Resources, Running, Stream, Versions};
 pub use interrupt::{Interrupted, interrupt};

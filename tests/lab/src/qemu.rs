@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::cache::Tree;
-use crate::config::{Clock, Config};
+use crate::config::{Clock, Config, Device};
 use crate::death::GuestDied;
 use crate::guest::POLL;
 use crate::kits::{KernelKit, Tools};
@@ -32,14 +32,38 @@ const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 oops=panic panic=
     initcall_blacklist=jent_mod_init,load_system_certificate_list,init_encrypted,init_ima,init_evm,serio_init,i8042_init,\
 cmos_init,crypto_kdf108_init";
 
-/// The command line of a guest with its console in `dir/console.log` and its agent behind `socket`.
+/// Sockets of a guest, in a directory of their own.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    dir: tempfile::TempDir,
+}
+
+impl Sockets {
+    /// Socket addresses are limited to 108 bytes; a cache may lie deep.
+    pub(crate) fn new() -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("oxverbs-lab-").tempdir()?;
+        Ok(Self { dir })
+    }
+
+    /// Of the guest's agent.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.dir.path().join("control")
+    }
+
+    /// Of the software ConnectX.
+    pub(crate) fn connectx(&self) -> PathBuf {
+        self.dir.path().join("connectx")
+    }
+}
+
+/// The command line of a guest with its console in `dir/console.log`.
 pub(crate) fn command(
     config: &Config,
     tools: &Tools,
     kernel: &KernelKit,
     root: &Tree,
     dir: &Path,
-    socket: &Path,
+    sockets: &Sockets,
 ) -> Result<Command> {
     let target = config.target();
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
@@ -55,12 +79,17 @@ pub(crate) fn command(
             "shift=0,sleep=off",
         ],
     });
-    command.args([
-        "-M",
-        "q35,usb=off,vmport=off,smm=off,hpet=off",
-        "-cpu",
-        "max",
-    ]);
+    let mut machine = "q35,usb=off,vmport=off,smm=off,hpet=off".to_owned();
+    if config.device == Device::Mlx5 {
+        // The device's process maps the guest's memory.
+        let size = config.memory;
+        command.args([
+            "-object",
+            &format!("memory-backend-memfd,id=memory,size={size}M,share=on"),
+        ]);
+        machine += ",memory-backend=memory";
+    }
+    command.args(["-M", &machine, "-cpu", "max"]);
     command.args([
         "-smp",
         &config.processors.to_string(),
@@ -88,10 +117,21 @@ pub(crate) fn command(
         .arg("-serial")
         .arg(with_path("file:", &dir.join("console.log"), "")?);
     command.args(["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
-    command
-        .arg("-chardev")
-        .arg(with_path("socket,id=control,path=", socket, "")?);
+    command.arg("-chardev").arg(with_path(
+        "socket,id=control,path=",
+        &sockets.control(),
+        "",
+    )?);
     command.args(["-device", "virtserialport,chardev=control,name=control"]);
+    if config.device == Device::Mlx5 {
+        let device = serde_json::json!({
+            "driver": "vfio-user-pci",
+            "bus": "port",
+            "socket": { "type": "unix", "path": sockets.connectx() },
+        });
+        command.args(["-device", "pcie-root-port,id=port,chassis=1"]);
+        command.args(["-device", &device.to_string()]);
+    }
     let share = dir.join("share");
     let checkout = config.checkout();
     add_share(&mut command, "root", &root.dir, true)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::config::{Config, Provider, Topology};
+use crate::config::{Config, Device, Link, Provider, Topology};
 
 /// Directory of our provider in the guest.
 pub(crate) const PROVIDER_DIR: &str = "/run/oxverbs/provider";
@@ -46,18 +46,25 @@ pub(crate) fn script(config: &Config) -> String {
              mount --bind /run/oxverbs/libibverbs.d /etc/libibverbs.d\n"
         );
     }
-    script += match config.topology {
-        Topology::Loopback => LOOPBACK,
-        Topology::Pair => PAIR,
-    };
-    for device in config.topology.devices() {
+    match (config.device, config.topology) {
+        (Device::Rxe, Topology::Loopback) => script += LOOPBACK,
+        (Device::Rxe, Topology::Pair) => script += PAIR,
+        (Device::Mlx5, _) => {
+            script += MLX5;
+            if config.connectx.link == Link::Roce {
+                script += MLX5_NETDEV;
+            }
+        }
+    }
+    let gid = config.gid_index();
+    for device in config.devices() {
         // The address shows up in the GID table a moment after the device; without it nothing connects.
         let _ = write!(
             script,
-            "gid=/sys/class/infiniband/{device}/ports/1/gids/1\n\
+            "gid=/sys/class/infiniband/{device}/ports/1/gids/{gid}\n\
              n=0\n\
              while grep -q '^0000:0000:0000:0000:0000:0000' $gid; do\n\
-                 n=$((n + 1)); [ $n -lt 200 ] || {{ echo \"{device} got no IPv4 GID\"; exit 1; }}\n\
+                 n=$((n + 1)); [ $n -lt 200 ] || {{ echo \"{device} has no GID {gid}\"; exit 1; }}\n\
                  sleep 0.02\n\
              done\n"
         );
@@ -102,4 +109,22 @@ rule del pref 0
 END
 rdma link add rxe0 type rxe netdev ox0
 rdma link add rxe1 type rxe netdev ox1
+";
+
+/// Waits for what the driver makes of the device.
+const MLX5: &str = "\
+ip link set lo up
+n=0
+until [ -e /sys/class/infiniband/mlx5_0 ]; do
+    n=$((n + 1))
+    [ $n -lt 500 ] || { echo 'no RDMA device mlx5_0: the mlx5 drivers did not accept the device'; dmesg | grep mlx5; exit 1; }
+    sleep 0.02
+done
+";
+
+/// An address for the network interface; its MTU leaves room for RDMA's largest path MTU and its headers.
+const MLX5_NETDEV: &str = "\
+net=$(ls /sys/class/infiniband/mlx5_0/device/net) || { echo 'mlx5_0 has no network interface'; exit 1; }
+ip link set $net mtu 4200 up
+ip addr add 10.9.0.1/24 dev $net
 ";

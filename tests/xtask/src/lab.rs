@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use lab::{
-    Config, Ended, Guest, GuestDied, Interrupted, Kernel, Profile, Provider, Step, Stream,
-    Topology, Userland,
+    Config, ConnectX, Device, Ended, Guest, GuestDied, Interrupted, Kernel, Link, Profile,
+    Provider, Step, Stream, Topology, Userland,
 };
 use serde::Serialize;
 
@@ -22,9 +22,6 @@ use crate::cargo;
 /// Exit status: the command's; 128 + N if signal N killed it; 124 after a timeout; 125 if the lab failed or the guest died.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Device to provide.
-    #[arg(long, value_enum, default_value_t)]
-    device: Device,
     #[command(flatten)]
     guest: GuestArguments,
     /// Seconds after which the command is killed.
@@ -38,17 +35,50 @@ pub(crate) struct Arguments {
     command: Vec<String>,
 }
 
-/// Devices that a guest can have.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Device {
-    /// Linux' soft-RoCE.
-    #[default]
-    Rxe,
+/// Which RDMA device the guest has, and what it is like.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct DeviceArguments {
+    /// Device to provide.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) device: Device,
+    /// Link layer of the mlx5 device.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) link: Link,
+    /// The mlx5 device takes what no real device checks for fatal.
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// The mlx5 device takes the freedoms that a real one has, as this seed says.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) adversary: Option<u64>,
+    /// The mlx5 device's commands are written to target/lab/soft-connectx.trace.
+    #[arg(long)]
+    pub(crate) trace: bool,
+}
+
+impl DeviceArguments {
+    /// What the software ConnectX is like.
+    pub(crate) fn connectx(&self) -> ConnectX {
+        let &Self {
+            link,
+            strict,
+            adversary,
+            trace,
+            ..
+        } = self;
+        ConnectX {
+            link,
+            strict,
+            adversary,
+            trace,
+        }
+    }
 }
 
 /// Which guest to boot: shared by all words that use one.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GuestArguments {
+    #[command(flatten)]
+    pub(crate) device: DeviceArguments,
     /// Kernel of the guest.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kernel: Kernel,
@@ -61,7 +91,7 @@ pub(crate) struct GuestArguments {
     /// Use the release build of ours.
     #[arg(long)]
     pub(crate) release: bool,
-    /// Wiring of the devices.
+    /// Wiring of rxe devices.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) topology: Topology,
     /// Memory of the guest in MiB.
@@ -102,6 +132,8 @@ impl GuestArguments {
             } else {
                 Profile::Debug
             },
+            device: self.device.device,
+            connectx: self.device.connectx(),
             topology: self.topology,
             memory: self.memory,
             huge_pages: self.huge_pages,
@@ -111,7 +143,7 @@ impl GuestArguments {
         }
     }
 
-    /// Builds our provider and the examples if the guest will use them.
+    /// Builds what the guest will use: our provider and the examples, the software ConnectX.
     pub(crate) fn build(&self) -> Result<()> {
         if self.no_build {
             return Ok(());
@@ -121,14 +153,16 @@ impl GuestArguments {
 
     /// The same for a configuration that another word made.
     pub(crate) fn build_for(config: &Config) -> Result<()> {
-        if config.provider == Provider::Official {
-            return Ok(());
+        let mut wanted: Vec<&[&str]> = Vec::new();
+        if config.device == Device::Mlx5 {
+            wanted.push(&["--package", "soft-connectx", "--bins"]);
         }
         // The provider in its own call, so that no other package's features reach it.
-        for what in [
-            ["--package", "oxverbs-ffi", "--lib"],
-            ["--package", "oxverbs", "--examples"],
-        ] {
+        if config.provider == Provider::Ours {
+            wanted.push(&["--package", "oxverbs-ffi", "--lib"]);
+            wanted.push(&["--package", "oxverbs", "--examples"]);
+        }
+        for what in wanted {
             let mut cargo = cargo::cargo();
             cargo.args(["build", "--quiet"]).args(what);
             if config.profile == Profile::Release {
@@ -154,6 +188,9 @@ const LAB_FAILED: i32 = 125;
 struct Report<'a> {
     #[serde(flatten)]
     versions: lab::Versions,
+    device: Device,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connectx: Option<ConnectX>,
     provider: Provider,
     command: &'a [String],
     ended: Ended,
@@ -177,7 +214,6 @@ pub(crate) fn end_guests_on_ctrl_c() -> Result<()> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
-    let Device::Rxe = arguments.device;
     arguments.guest.build()?;
     end_guests_on_ctrl_c()?;
     let config = arguments.guest.config();
@@ -188,6 +224,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let step = step.timeout(Duration::from_secs(arguments.timeout));
     let mut report = Report {
         versions,
+        device: config.device,
+        connectx: (config.device == Device::Mlx5).then_some(config.connectx),
         provider: config.provider,
         command: &arguments.command,
         ended: Ended::GuestDied,
@@ -214,6 +252,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
             arguments.timeout
         ),
         ended => eprintln!("lab: the command was {ended}"),
+    }
+    if (report.exit_code != 0 || config.connectx.trace)
+        && let Some(dir) = guest.keep_device_log()?
+    {
+        eprintln!("lab: the device's log is in {}", dir.display());
     }
     report.kernel_complaints = guest.complaints();
     if report.ended != Ended::GuestDied {
