@@ -1,0 +1,1 @@
+//! The freedoms of a real device, used on purpose.

@@ -1,0 +1,146 @@
+//! The device: its parts, and the ways in.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::command::CommandQueue;
+use crate::config::Config;
+use crate::host::{GuestMemory, Interrupts, Link};
+use crate::init_segment::{self, InitSegment};
+use crate::pages::Pages;
+use crate::pci::ConfigSpace;
+use crate::resources::Resources;
+use crate::{checks, command, transport, uar};
+
+/// Bytes of BAR0, as of the cards whose `log_uar_page_sz` is 0 and which have 8192 pages.
+pub const BAR0_SIZE: u64 = 32 << 20;
+
+/// Entries of the MSI-X table.
+pub const MSIX_VECTORS: u16 = 32;
+
+/// A ConnectX of one port.
+pub struct Device {
+    pub(crate) config: Config,
+    pub(crate) memory: Arc<dyn GuestMemory>,
+    pub(crate) interrupts: Box<dyn Interrupts>,
+    /// What was last told by [`Device::tick`].
+    pub(crate) now: Duration,
+    pub(crate) link: Option<Box<dyn Link>>,
+    pub(crate) pci: ConfigSpace,
+    pub(crate) segment: InitSegment,
+    pub(crate) commands: CommandQueue,
+    pub(crate) pages: Pages,
+    pub(crate) resources: Resources,
+    pub(crate) uar: uar::Assembly,
+    pub(crate) transport: transport::State,
+    pub(crate) checks: checks::State,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// A device as it is after power on, with nothing plugged in.
+    pub fn new(
+        config: Config,
+        memory: Arc<dyn GuestMemory>,
+        interrupts: Box<dyn Interrupts>,
+    ) -> Device {
+        Device {
+            pci: ConfigSpace::new(&config),
+            segment: InitSegment::default(),
+            commands: CommandQueue::default(),
+            pages: Pages::default(),
+            resources: Resources::new(&config),
+            uar: uar::Assembly::default(),
+            transport: transport::State::default(),
+            checks: checks::State::default(),
+            now: Duration::ZERO,
+            link: None,
+            config,
+            memory,
+            interrupts,
+        }
+    }
+
+    /// Reads BAR0. What lies outside reads as ones, as from a bus.
+    pub fn bar_read(&mut self, offset: u64, to: &mut [u8]) {
+        if outside(offset, to.len()) {
+            to.fill(0xff);
+        } else if offset < uar::FIRST_PAGE * uar::PAGE_SIZE {
+            init_segment::read(self, offset, to);
+        } else {
+            to.fill(0); // doorbell pages are write-only
+        }
+    }
+
+    /// Writes BAR0: the initialization segment and the doorbell pages.
+    pub fn bar_write(&mut self, offset: u64, from: &[u8]) {
+        if outside(offset, from.len()) {
+            return;
+        }
+        if offset < uar::FIRST_PAGE * uar::PAGE_SIZE {
+            init_segment::write(self, offset, from);
+        } else {
+            uar::write(self, offset, from);
+        }
+    }
+
+    /// Reads the configuration space.
+    pub fn config_read(&self, offset: u64, to: &mut [u8]) {
+        self.pci.read(offset, to);
+    }
+
+    /// Writes the configuration space; setting the bit that asks for a function level reset
+    /// resets the device.
+    pub fn config_write(&mut self, offset: u64, from: &[u8]) {
+        if self.pci.write(offset, from) {
+            self.reset();
+        }
+    }
+
+    /// A function level reset: everything but the identity, the cable and the time is forgotten.
+    pub fn reset(&mut self) {
+        self.pci = ConfigSpace::new(&self.config);
+        self.segment = InitSegment::default();
+        self.commands = CommandQueue::default();
+        self.pages = Pages::default();
+        self.resources = Resources::new(&self.config);
+        self.uar = uar::Assembly::default();
+        self.transport = transport::State::default();
+        self.checks = checks::State::default();
+    }
+
+    /// Tells the device the time since some fixed point, and lets it do what is due. It answers
+    /// when it wants to be called next, if it waits for anything.
+    pub fn tick(&mut self, now: Duration) -> Option<Duration> {
+        self.now = self.now.max(now);
+        let commands = command::tick(self);
+        let transport = transport::tick(self);
+        [commands, transport].into_iter().flatten().min()
+    }
+
+    /// Plugs a cable into the port, counted from 1.
+    pub fn plug(&mut self, port: u8, link: Box<dyn Link>) {
+        if port == 1 {
+            self.link = Some(link);
+        }
+    }
+
+    /// Takes a frame that arrived at the port.
+    pub fn receive(&mut self, frame: &[u8]) {
+        transport::receive(self, frame);
+    }
+}
+
+fn outside(offset: u64, len: usize) -> bool {
+    offset
+        .checked_add(len as u64)
+        .is_none_or(|end| end > BAR0_SIZE)
+}

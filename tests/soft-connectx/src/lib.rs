@@ -1,0 +1,55 @@
+//! A ConnectX in software, on which Linux's own `mlx5_core` and `mlx5_ib` run.
+//!
+//! The crate is a device model without input and output of its own: a [`Device`] reads and writes
+//! its guest's memory through [`GuestMemory`], raises interrupts through [`Interrupts`], sends
+//! through a [`Link`], and is told the time by [`Device::tick`]. Whoever drives it holds it under
+//! a lock and calls one method at a time.
+//!
+//! # Rooms
+//!
+//! | module | what |
+//! |---|---|
+//! | `pci` | configuration space: identity, capabilities, function level reset |
+//! | `init_segment` | the first page of BAR0: versions, command queue, health, timer |
+//! | `uar` | the doorbell pages of BAR0 |
+//! | `command` | the command interface, one file for each family of commands |
+//! | `pages` | pages given to the device and taken back |
+//! | `resources` | what the commands create: queues, keys, domains |
+//! | `events` | event queues |
+//! | `memory` | memory keys and their translation |
+//! | `completion` | completion queues |
+//! | `transport` | queue pairs at work |
+//! | `wire` | packets |
+//! | `checks` | what a real device never checks |
+//! | `caps` | capabilities |
+
+#![allow(
+    dead_code,
+    reason = "what the commands set is there before the data path reads it"
+)]
+#![forbid(unsafe_code)]
+
+mod adversary;
+mod bits;
+mod caps;
+mod checks;
+mod command;
+mod completion;
+mod config;
+mod device;
+mod events;
+mod host;
+mod init_segment;
+mod memory;
+mod pages;
+mod pci;
+mod resources;
+mod trace;
+mod transport;
+mod uar;
+mod wire;
+
+pub use config::{Config, LinkLayer};
+pub use device::{BAR0_SIZE, Device, MSIX_VECTORS};
+pub use host::{DmaFault, GuestMemory, Interrupts, Link, Ram};
+pub use pci::CONFIG_SIZE;

@@ -1,0 +1,34 @@
+//! A completion queue, as its commands set it.
+
+use super::Ring;
+use crate::completion::CqData;
+
+#[derive(Debug)]
+pub(crate) struct Cq {
+    pub(crate) uid: u16,
+    /// `cqc` as it was given.
+    pub(crate) context: Vec<u8>,
+    /// Slots are 64 bytes, or 128.
+    pub(crate) ring: Ring,
+    /// Address of the doorbell record.
+    pub(crate) dbr: u64,
+    /// The event queue that is told of completions (`c_eqn_or_apu_element`).
+    pub(crate) eqn: u32,
+    pub(crate) uar: u32,
+    /// Collapsed to one slot (`cc`).
+    pub(crate) collapsed: bool,
+    /// Overruns silently (`oi`).
+    pub(crate) ignores_overrun: bool,
+    pub(crate) compression: bool,
+    /// `mini_cqe_res_format`.
+    pub(crate) mini_format: u8,
+    /// Whether 64 bytes of data may go into a slot's first half (`cqe_sz` 1 or 2).
+    pub(crate) slot_128: bool,
+    pub(crate) moderation_count: u16,
+    /// In microseconds.
+    pub(crate) moderation_period: u16,
+    /// Queue pairs and shared receive queues that complete here.
+    pub(crate) users: u32,
+    /// What the data path keeps.
+    pub(crate) data: CqData,
+}

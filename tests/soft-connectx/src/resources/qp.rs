@@ -1,0 +1,298 @@
+//! Queue pairs, and what has one of their numbers.
+
+use super::Ring;
+use crate::bits::{flag, get, get32};
+use crate::transport::QpData;
+
+/// States of a queue pair, as `qpc.state` has them (`MLX5_QP_STATE_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum QpState {
+    #[default]
+    Rst = 0,
+    Init = 1,
+    Rtr = 2,
+    Rts = 3,
+    SqEr = 4,
+    Sqd = 5,
+    Err = 6,
+}
+
+/// Service types (`MLX5_QP_ST_*`), and what else has a number among queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QpKind {
+    Rc,
+    Uc,
+    Ud,
+    Xrc,
+    Dci,
+    /// The one of `CREATE_DCT`.
+    Dct,
+    /// Special queue pair 0.
+    Smi,
+    /// Special queue pair 1.
+    Gsi,
+    /// Where the kernel posts UMR (`REG_UMR`).
+    RegUmr,
+    /// The one of `CREATE_SQ`.
+    RawSend,
+    /// The one of `CREATE_RQ`.
+    RawReceive,
+}
+
+impl QpKind {
+    /// By `qpc.st`.
+    pub(crate) fn from_service(st: u8) -> Option<QpKind> {
+        Some(match st {
+            0 => QpKind::Rc,
+            1 => QpKind::Uc,
+            2 => QpKind::Ud,
+            3 => QpKind::Xrc,
+            5 => QpKind::Dci,
+            6 => QpKind::Dct,
+            7 => QpKind::Smi,
+            8 => QpKind::Gsi,
+            0xc => QpKind::RegUmr,
+            _ => return None,
+        })
+    }
+}
+
+/// A send queue; a slot is one basic block of 64 bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Send {
+    pub(crate) ring: Ring,
+    pub(crate) cqn: u32,
+}
+
+/// Where a queue pair receives.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Receive {
+    #[default]
+    None,
+    /// In its own ring.
+    Ring { ring: Ring, cqn: u32 },
+    /// In an SRQ, RMP or XRQ; XRC targets take the number from each packet.
+    Shared { srqn: u32, cqn: u32 },
+}
+
+/// What a peer may do to a queue pair's memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rights {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) atomic: bool,
+}
+
+/// How often, how long and how many.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequesterLimits {
+    pub(crate) retry_count: u8,
+    /// 7 is for ever.
+    pub(crate) rnr_retry: u8,
+    /// 4.096 us * 2^ack_timeout; 0 is for ever.
+    pub(crate) ack_timeout: u8,
+    /// Outstanding reads and atomics, as a logarithm.
+    pub(crate) log_sra_max: u8,
+}
+
+/// The path to the peer (`ads`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub(crate) force_loopback: bool,
+    pub(crate) pkey_index: u16,
+    pub(crate) grh: bool,
+    /// Low bits of the source LID.
+    pub(crate) mlid: u8,
+    pub(crate) rlid: u16,
+    pub(crate) source_index: u8,
+    pub(crate) rate: u8,
+    pub(crate) hop_limit: u8,
+    pub(crate) traffic_class: u8,
+    pub(crate) flow_label: u32,
+    pub(crate) rgid: [u8; 16],
+    pub(crate) udp_sport: u16,
+    pub(crate) sl: u8,
+    pub(crate) rmac: [u8; 6],
+}
+
+impl Path {
+    /// Of the bytes of an `ads`.
+    pub(crate) fn parse(ads: &[u8]) -> Path {
+        let mut path = Path {
+            force_loopback: flag(ads, 0),
+            pkey_index: get(ads, 0x10, 0x10) as u16,
+            grh: flag(ads, 0x28),
+            mlid: get(ads, 0x29, 7) as u8,
+            rlid: get(ads, 0x30, 0x10) as u16,
+            source_index: get(ads, 0x48, 8) as u8,
+            rate: get(ads, 0x54, 4) as u8,
+            hop_limit: get(ads, 0x58, 8) as u8,
+            traffic_class: get(ads, 0x64, 8) as u8,
+            flow_label: get32(ads, 0x6c, 0x14),
+            rgid: [0; 16],
+            udp_sport: get(ads, 0x110, 0x10) as u16,
+            sl: get(ads, 0x124, 4) as u8,
+            rmac: [0; 6],
+        };
+        path.rgid.copy_from_slice(&ads[0x10..0x20]);
+        path.rmac.copy_from_slice(&ads[0x26..0x2c]);
+        path
+    }
+}
+
+/// Bytes of `qpc`.
+pub(crate) const QPC_LEN: usize = 232;
+/// Where in `qpc` the primary and the secondary path lie, in bytes.
+pub(crate) const PATHS: [usize; 2] = [0x18, 0x44];
+/// Bytes of `ads`.
+pub(crate) const ADS_LEN: usize = 44;
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) number: u32,
+    pub(crate) uid: u16,
+    pub(crate) kind: QpKind,
+    pub(crate) state: QpState,
+    /// `qpc` (of DC targets `dctc`, of raw queues `sqc` or `rqc`) as the commands set it: the
+    /// truth, of which what follows (but the queues) is read by [`Qp::load`].
+    pub(crate) context: Vec<u8>,
+    /// `None` where it has no send queue.
+    pub(crate) send: Option<Send>,
+    pub(crate) receive: Receive,
+    /// Address of the doorbell record: receive counter, then send counter.
+    pub(crate) dbr: u64,
+    pub(crate) uar: u32,
+    pub(crate) pd: u32,
+    pub(crate) xrcd: u32,
+    pub(crate) user_index: u32,
+    /// Bytes of payload in one packet.
+    pub(crate) mtu: u32,
+    /// Longest message, as a logarithm.
+    pub(crate) log_msg_max: u8,
+    pub(crate) remote_qpn: u32,
+    pub(crate) path: Path,
+    pub(crate) rights: Rights,
+    /// `atomic_mode`, 0 where atomics are off.
+    pub(crate) atomic_mode: u8,
+    pub(crate) limits: RequesterLimits,
+    /// The code that a not-ready answer carries.
+    pub(crate) min_rnr_nak: u8,
+    /// Incoming reads and atomics, as a logarithm.
+    pub(crate) log_rra_max: u8,
+    /// As the driver set it; where the queue pair is is the data path's.
+    pub(crate) next_send_psn: u32,
+    /// As the driver set it.
+    pub(crate) next_rcv_psn: u32,
+    pub(crate) q_key: u32,
+    /// The source number that datagrams of a queue pair with `set_deth_sqpn` carry; 0 is its own.
+    pub(crate) deth_sqpn: u32,
+    pub(crate) counter: u8,
+    /// May use the reserved local key (`rlky`).
+    pub(crate) reserved_lkey: bool,
+    /// May register memory by UMR (`fre`).
+    pub(crate) fast_register: bool,
+    pub(crate) signature: bool,
+    /// Data of requests it sends goes into CQEs (`cs_req`: 0x11 up to 32 bytes, 0x22 up to 64).
+    pub(crate) scatter_request: u8,
+    /// Data it receives goes into CQEs (`cs_res`).
+    pub(crate) scatter_response: u8,
+    pub(crate) dc_access_key: u64,
+    /// Own multicasts are not received (`block_lb_mc`).
+    pub(crate) blocks_own_multicast: bool,
+    /// Multicast groups it is attached to.
+    pub(crate) groups: Vec<[u8; 16]>,
+    /// What the data path keeps.
+    pub(crate) data: QpData,
+}
+
+impl Qp {
+    /// A queue pair in reset, without queues.
+    pub(crate) fn new(number: u32, uid: u16, kind: QpKind, context: Vec<u8>) -> Qp {
+        let mut qp = Qp {
+            number,
+            uid,
+            kind,
+            state: QpState::Rst,
+            context,
+            send: None,
+            receive: Receive::None,
+            dbr: 0,
+            uar: 0,
+            pd: 0,
+            xrcd: 0,
+            user_index: 0,
+            mtu: 0,
+            log_msg_max: 0,
+            remote_qpn: 0,
+            path: Path::default(),
+            rights: Rights::default(),
+            atomic_mode: 0,
+            limits: RequesterLimits::default(),
+            min_rnr_nak: 0,
+            log_rra_max: 0,
+            next_send_psn: 0,
+            next_rcv_psn: 0,
+            q_key: 0,
+            deth_sqpn: 0,
+            counter: 0,
+            reserved_lkey: false,
+            fast_register: false,
+            signature: false,
+            scatter_request: 0,
+            scatter_response: 0,
+            dc_access_key: 0,
+            blocks_own_multicast: false,
+            groups: Vec::new(),
+            data: QpData::default(),
+        };
+        if !matches!(kind, QpKind::Dct | QpKind::RawSend | QpKind::RawReceive) {
+            qp.load();
+        }
+        qp
+    }
+
+    /// Reads the fields from `qpc` again.
+    pub(crate) fn load(&mut self) {
+        self.context.resize(QPC_LEN, 0);
+        let c = &self.context;
+        self.signature = flag(c, 0x20);
+        self.blocks_own_multicast = flag(c, 0x21);
+        self.pd = get32(c, 0x28, 0x18);
+        self.mtu = match get(c, 0x40, 3) {
+            code @ 1..=5 => 128 << code,
+            _ => 4096, // raw and datagram queue pairs leave what the port can do
+        };
+        self.log_msg_max = get(c, 0x43, 5) as u8;
+        self.reserved_lkey = flag(c, 0x5b);
+        self.counter = get(c, 0x60, 8) as u8;
+        self.uar = get32(c, 0x68, 0x18);
+        self.user_index = get32(c, 0x88, 0x18);
+        self.remote_qpn = get32(c, 0xa8, 0x18);
+        self.path = Path::parse(&c[PATHS[0]..PATHS[0] + ADS_LEN]);
+        self.limits = RequesterLimits {
+            retry_count: get(c, 0x38d, 3) as u8,
+            rnr_retry: get(c, 0x390, 3) as u8,
+            ack_timeout: get(c, PATHS[0] * 8 + 0x40, 5) as u8,
+            log_sra_max: get(c, 0x388, 3) as u8,
+        };
+        self.fast_register = flag(c, 0x394);
+        self.next_send_psn = get32(c, 0x3c8, 0x18);
+        self.deth_sqpn = get32(c, 0x408, 0x18);
+        self.log_rra_max = get(c, 0x488, 3) as u8;
+        self.atomic_mode = get(c, 0x48c, 4) as u8;
+        self.rights = Rights {
+            read: flag(c, 0x490),
+            write: flag(c, 0x491),
+            atomic: flag(c, 0x492),
+        };
+        self.min_rnr_nak = get(c, 0x4a3, 5) as u8;
+        self.next_rcv_psn = get32(c, 0x4a8, 0x18);
+        self.xrcd = get32(c, 0x4c8, 0x18);
+        self.dbr = get(c, 0x500, 0x40);
+        self.q_key = get32(c, 0x540, 0x20);
+        self.scatter_request = get(c, 0x630, 8) as u8;
+        self.scatter_response = get(c, 0x638, 8) as u8;
+        self.dc_access_key = get(c, 0x640, 0x40);
+    }
+}

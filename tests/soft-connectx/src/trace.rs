@@ -1,0 +1,1 @@
+//! Traces of commands, in the format of `mlx5_core`'s own dump.
