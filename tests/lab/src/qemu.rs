@@ -126,10 +126,10 @@ pub(crate) fn command(
     if config.device == Device::Mlx5 {
         let device = serde_json::json!({
             "driver": "vfio-user-pci",
-            "bus": "port",
+            "bus": "root0",
             "socket": { "type": "unix", "path": sockets.connectx() },
         });
-        command.args(["-device", "pcie-root-port,id=port,chassis=1"]);
+        command.args(["-device", "pcie-root-port,id=root0,chassis=1"]);
         command.args(["-device", &device.to_string()]);
     }
     let share = dir.join("share");

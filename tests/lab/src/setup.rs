@@ -117,7 +117,7 @@ ip link set lo up
 n=0
 until [ -e /sys/class/infiniband/mlx5_0 ]; do
     n=$((n + 1))
-    [ $n -lt 500 ] || { echo 'no RDMA device mlx5_0: the mlx5 drivers did not accept the device'; dmesg | grep mlx5; exit 1; }
+    [ $n -lt 150 ] || { echo 'no RDMA device mlx5_0: the mlx5 drivers did not accept the device'; dmesg | grep mlx5; exit 1; }
     sleep 0.02
 done
 ";

@@ -22,6 +22,7 @@
 //! | `wire` | packets |
 //! | `checks` | what a real device never checks |
 //! | `caps` | capabilities |
+//! | `server` | the device for QEMU (feature `server`) |
 
 #![allow(
     dead_code,
@@ -44,6 +45,8 @@ mod memory;
 mod pages;
 mod pci;
 mod resources;
+#[cfg(feature = "server")]
+pub mod server;
 mod trace;
 mod transport;
 mod uar;
