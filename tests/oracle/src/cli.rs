@@ -111,7 +111,7 @@ struct Compare {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Trace one call of so many by single step.
-    #[arg(long, default_value_t = 97)]
+    #[arg(long, default_value_t = 89)]
     trace_one_of: usize,
     /// Our plug-in, for the device that `OXVERBS_DEVICES` names.
     #[arg(long)]
@@ -321,9 +321,8 @@ fn finish(summary: &Summary, json: Option<&Path>) -> Result<u8> {
         summary.differences,
         summary.divergences.len()
     );
-    Ok(u8::from(
-        summary.differences > 0 || !summary.missing.is_empty(),
-    ))
+    let is_whole = summary.missing.is_empty() && summary.untraced.is_empty();
+    Ok(u8::from(summary.differences > 0 || !is_whole))
 }
 
 /// Runs this program again as a worker.
@@ -411,6 +410,14 @@ fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
     let mut summary = Summary::of_findings(&report.findings, format!("libmlx5 {release}"));
     summary.cells = report.coverage.len();
     summary.missing = report.coverage.missing();
+    // Of each implementation: what is not traced is not known to store to a register in the right order.
+    for (name, found) in &report.findings {
+        if found.traced * 100 < found.calls {
+            let (traced, calls) = (found.traced, found.calls);
+            println!("{name}: only {traced} of {calls} calls were traced, less than 1 %");
+            summary.untraced.push(name);
+        }
+    }
     finish(&summary, arguments.json.as_deref())
 }
 
@@ -435,6 +442,8 @@ struct Summary {
     cells: usize,
     /// Cells that were never hit.
     missing: Vec<String>,
+    /// Implementations of which less than one call in a hundred was traced.
+    untraced: Vec<&'static str>,
 }
 
 impl Summary {
@@ -457,6 +466,7 @@ impl Summary {
             divergences,
             cells: 0,
             missing: Vec::new(),
+            untraced: Vec::new(),
         }
     }
 }

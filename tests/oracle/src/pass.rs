@@ -64,6 +64,33 @@ pub struct Tracing {
     pub one_of: usize,
 }
 
+/// Which call is traced next: those that were passed over are made up for, so that the share is kept.
+#[derive(Debug, Default)]
+struct Due {
+    calls: usize,
+    traced: usize,
+    long: usize,
+}
+
+impl Due {
+    fn is_traced(&mut self, tracing: Tracing, length: usize) -> bool {
+        let is_due = tracing.one_of > 0 && self.calls >= self.traced * tracing.one_of;
+        self.calls += 1;
+        if !is_due {
+            return false;
+        }
+        // A long list costs a quarter of a second under single step and shows nothing new.
+        if length > 8 {
+            self.long += 1;
+            if !self.long.is_multiple_of(8) {
+                return false;
+            }
+        }
+        self.traced += 1;
+        true
+    }
+}
+
 /// Carries out a script.
 ///
 /// # Errors
@@ -84,7 +111,8 @@ pub fn run(
         name: subject.name(),
         ..Pass::default()
     };
-    for (number, step) in script.steps.iter().enumerate() {
+    let mut due = Due::default();
+    for step in &script.steps {
         let posting = match step {
             Step::Complete { counter, opcode } => {
                 let completion = subject.complete(*counter, opcode.device());
@@ -96,13 +124,7 @@ pub fn run(
         memory.ring.fill(poison);
         memory.register.fill(poison);
         let mut outcome = Outcome::DONE;
-        // A long list costs a quarter of a second under single step and shows nothing new.
-        let one_of = match posting.post.wrs.len() {
-            0..=8 => tracing.one_of,
-            _ => tracing.one_of * 8,
-        };
-        let is_traced = one_of > 0 && number % one_of == tracing.one_of / 2;
-        let trace = if is_traced {
+        let trace = if due.is_traced(tracing, posting.post.wrs.len()) {
             let range = |shared: crate::ring::Shared| trace::Range {
                 start: shared.address(),
                 len: shared.len(),
