@@ -33,6 +33,7 @@ mod describe;
 pub mod doorbell;
 mod error;
 mod eth;
+pub mod firmware;
 mod klm;
 mod mini;
 mod mmo;

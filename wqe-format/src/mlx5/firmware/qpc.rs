@@ -1,0 +1,116 @@
+//! The context of a queue pair.
+
+use super::layout::layouts;
+
+layouts! {
+    /// Queue pair context.
+    Qpc = "qpc", 0xe8 {
+        u8 state: 0x0, 0x4;
+        u8 lag_tx_port_affinity: 0x4, 0x4;
+        u8 st: 0x8, 0x8;
+        bool isolate_vl_tc: 0x12, 0x1;
+        u8 pm_state: 0x13, 0x2;
+        u8 req_e2e_credit_mode: 0x16, 0x2;
+        u8 offload_type: 0x18, 0x4;
+        u8 end_padding_mode: 0x1c, 0x2;
+        bool wq_signature: 0x20, 0x1;
+        bool block_lb_mc: 0x21, 0x1;
+        bool atomic_like_write_en: 0x22, 0x1;
+        bool latency_sensitive: 0x23, 0x1;
+        bool drain_sigerr: 0x25, 0x1;
+        u32 pd: 0x28, 0x18;
+        u8 mtu: 0x40, 0x3;
+        u8 log_msg_max: 0x43, 0x5;
+        u8 log_rq_size: 0x49, 0x4;
+        u8 log_rq_stride: 0x4d, 0x3;
+        bool no_sq: 0x50, 0x1;
+        u8 log_sq_size: 0x51, 0x4;
+        u8 retry_mode: 0x56, 0x2;
+        u8 ts_format: 0x58, 0x2;
+        bool rlky: 0x5b, 0x1;
+        u8 ulp_stateless_offload_mode: 0x5c, 0x4;
+        u8 counter_set_id: 0x60, 0x8;
+        u32 uar_page: 0x68, 0x18;
+        u32 user_index: 0x88, 0x18;
+        u8 log_page_size: 0xa3, 0x5;
+        u32 remote_qpn: 0xa8, 0x18;
+        (Ads) primary_address_path: 0xc0, 0x160;
+        (Ads) secondary_address_path: 0x220, 0x160;
+        u8 log_ack_req_freq: 0x380, 0x4;
+        u8 log_sra_max: 0x388, 0x3;
+        u8 retry_count: 0x38d, 0x3;
+        u8 rnr_retry: 0x390, 0x3;
+        bool fre: 0x394, 0x1;
+        u8 cur_rnr_retry: 0x395, 0x3;
+        u8 cur_retry_count: 0x398, 0x3;
+        u32 next_send_psn: 0x3c8, 0x18;
+        u8 log_num_dci_stream_channels: 0x3e3, 0x5;
+        u32 cqn_snd: 0x3e8, 0x18;
+        u8 log_num_dci_errored_streams: 0x403, 0x5;
+        u32 deth_sqpn: 0x408, 0x18;
+        u32 last_acked_psn: 0x448, 0x18;
+        u32 ssn: 0x468, 0x18;
+        u8 log_rra_max: 0x488, 0x3;
+        u8 atomic_mode: 0x48c, 0x4;
+        bool rre: 0x490, 0x1;
+        bool rwe: 0x491, 0x1;
+        bool rae: 0x492, 0x1;
+        u8 page_offset: 0x494, 0x6;
+        bool cd_slave_receive: 0x49d, 0x1;
+        bool cd_slave_send: 0x49e, 0x1;
+        bool cd_master: 0x49f, 0x1;
+        u8 min_rnr_nak: 0x4a3, 0x5;
+        u32 next_rcv_psn: 0x4a8, 0x18;
+        u32 xrcd: 0x4c8, 0x18;
+        u32 cqn_rcv: 0x4e8, 0x18;
+        u64 dbr_addr: 0x500, 0x40;
+        u32 q_key: 0x540, 0x20;
+        u8 rq_type: 0x565, 0x3;
+        u32 srqn_rmpn_xrqn: 0x568, 0x18;
+        u32 rmsn: 0x588, 0x18;
+        u16 hw_sq_wqebb_counter: 0x5a0, 0x10;
+        u16 sw_sq_wqebb_counter: 0x5b0, 0x10;
+        u32 hw_rq_counter: 0x5c0, 0x20;
+        u32 sw_rq_counter: 0x5e0, 0x20;
+        bool cgs: 0x62f, 0x1;
+        u8 cs_req: 0x630, 0x8;
+        u8 cs_res: 0x638, 0x8;
+        u64 dc_access_key: 0x640, 0x40;
+        bool dbr_umem_valid: 0x683, 0x1;
+    }
+
+    /// Address vector of a queue pair: the way to its peer.
+    Ads = "ads", 0x2c {
+        bool fl: 0x0, 0x1;
+        bool free_ar: 0x1, 0x1;
+        u16 pkey_index: 0x10, 0x10;
+        u8 plane_index: 0x20, 0x8;
+        bool grh: 0x28, 0x1;
+        u8 mlid: 0x29, 0x7;
+        u16 rlid: 0x30, 0x10;
+        u8 ack_timeout: 0x40, 0x5;
+        u8 src_addr_index: 0x48, 0x8;
+        u8 stat_rate: 0x54, 0x4;
+        u8 hop_limit: 0x58, 0x8;
+        u8 tclass: 0x64, 0x8;
+        u32 flow_label: 0x6c, 0x14;
+        bytes rgid_rip: 0x80, 0x80;
+        bool f_dscp: 0x104, 0x1;
+        bool f_ecn: 0x105, 0x1;
+        bool f_eth_prio: 0x107, 0x1;
+        u8 ecn: 0x108, 0x2;
+        u8 dscp: 0x10a, 0x6;
+        u16 udp_sport: 0x110, 0x10;
+        bool dei_cfi: 0x120, 0x1;
+        u8 eth_prio: 0x121, 0x3;
+        u8 sl: 0x124, 0x4;
+        u8 vhca_port_num: 0x128, 0x8;
+        u16 rmac_47_32: 0x130, 0x10;
+        u32 rmac_31_0: 0x140, 0x20;
+    }
+
+    /// What a queue pair context has no room for.
+    QpContextExtension = "qp_context_extension", 0xc0 {
+        u32 error_syndrome: 0x60, 0x20;
+    }
+}
