@@ -50,7 +50,7 @@ pub mod server;
 mod trace;
 mod transport;
 mod uar;
-mod wire;
+pub mod wire;
 
 pub use config::{Config, LinkLayer};
 pub use device::{BAR0_SIZE, Device, MSIX_VECTORS};

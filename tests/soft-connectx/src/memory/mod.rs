@@ -1,1 +1,287 @@
-//! Memory keys and their translation.
+//! Memory keys and their translation: from (key, address, length) to pieces of guest memory.
+//!
+//! Checks are those of IBTA 10.6.3: the key exists, its low byte and its domain agree, it is in use, the range lies in it, and
+//! it grants the access.
+
+mod klm;
+pub(crate) mod umr;
+
+use crate::device::Device;
+use crate::resources::{AccessMode, Mkey, Resources};
+
+/// What is done with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    LocalRead,
+    LocalWrite,
+    RemoteRead,
+    RemoteWrite,
+    RemoteAtomic,
+}
+
+impl Right {
+    fn is_write(self) -> bool {
+        !matches!(self, Right::LocalRead | Right::RemoteRead)
+    }
+
+    /// What is needed of the keys to which a key of keys points.
+    fn behind(self) -> Right {
+        if self.is_write() {
+            Right::LocalWrite
+        } else {
+            Right::LocalRead
+        }
+    }
+}
+
+/// Who uses a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Who {
+    pub(crate) pd: u32,
+    pub(crate) qpn: u32,
+    /// May use the reserved local key, which is the bus' own addresses.
+    pub(crate) reserved_lkey: bool,
+}
+
+/// A range of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) key: u32,
+    pub(crate) va: u64,
+    pub(crate) len: u64,
+}
+
+/// Why memory can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No such key, or another low byte.
+    Key,
+    /// It is not in use.
+    Free,
+    /// Of another domain, or another queue pair's.
+    Owner,
+    /// Outside.
+    Bounds,
+    /// The access is not granted.
+    Rights,
+    /// The translation has no entry for it, or one that leads nowhere.
+    Translation,
+    /// No map of the guest covers what it leads to.
+    Dma,
+}
+
+/// Bytes of guest memory.
+pub(crate) type Pieces = Vec<(u64, usize)>;
+
+/// The reserved local key (answer of `QUERY_SPECIAL_CONTEXTS`).
+pub(crate) const RESERVED_LKEY: u32 = 0xa00;
+
+/// How deep keys of keys may lie.
+const DEPTH: u32 = 8;
+
+fn find(resources: &Resources, key: u32) -> Result<&Mkey, Fault> {
+    let mkey = resources.mkeys.get(key >> 8).ok_or(Fault::Key)?;
+    if mkey.variant == key as u8 {
+        Ok(mkey)
+    } else {
+        Err(Fault::Key)
+    }
+}
+
+/// The offset of a range in its key, if the key allows the access.
+fn grant(mkey: &Mkey, who: &Who, range: &Range, right: Right) -> Result<u64, Fault> {
+    if mkey.free {
+        return Err(Fault::Free);
+    }
+    let is_window_of_another = mkey.qpn != 0xff_ffff && mkey.qpn != who.qpn;
+    if mkey.pd != who.pd || is_window_of_another {
+        return Err(Fault::Owner);
+    }
+    let is_granted = match right {
+        Right::LocalRead => mkey.local_read,
+        Right::LocalWrite => mkey.local_write,
+        Right::RemoteRead => mkey.remote_read,
+        Right::RemoteWrite => mkey.remote_write,
+        Right::RemoteAtomic => mkey.atomic,
+    };
+    if !is_granted {
+        return Err(Fault::Rights);
+    }
+    if mkey.whole {
+        range.va.checked_add(range.len).ok_or(Fault::Bounds)?;
+        return Ok(range.va.wrapping_sub(mkey.start));
+    }
+    let offset = range.va.checked_sub(mkey.start).ok_or(Fault::Bounds)?;
+    match offset.checked_add(range.len) {
+        Some(end) if end <= mkey.len => Ok(offset),
+        _ => Err(Fault::Bounds),
+    }
+}
+
+/// Whether a range can be used, without a look at its translation.
+pub(crate) fn check(
+    resources: &Resources,
+    who: &Who,
+    range: Range,
+    right: Right,
+) -> Result<(), Fault> {
+    if is_reserved(who, range.key, right) {
+        return Ok(());
+    }
+    grant(find(resources, range.key)?, who, &range, right).map(drop)
+}
+
+fn is_reserved(who: &Who, key: u32, right: Right) -> bool {
+    let is_local = matches!(right, Right::LocalRead | Right::LocalWrite);
+    who.reserved_lkey && key == RESERVED_LKEY && is_local
+}
+
+/// The memory behind a range.
+pub(crate) fn pieces(
+    resources: &Resources,
+    who: &Who,
+    range: Range,
+    right: Right,
+) -> Result<Pieces, Fault> {
+    let mut pieces = Vec::new();
+    if is_reserved(who, range.key, right) {
+        pieces.push((range.va, to_usize(range.len)?));
+    } else {
+        translate(resources, who, range, right, DEPTH, &mut pieces)?;
+    }
+    Ok(pieces)
+}
+
+fn to_usize(len: u64) -> Result<usize, Fault> {
+    usize::try_from(len).map_err(|_| Fault::Bounds)
+}
+
+fn translate(
+    resources: &Resources,
+    who: &Who,
+    range: Range,
+    right: Right,
+    depth: u32,
+    pieces: &mut Pieces,
+) -> Result<(), Fault> {
+    let depth = depth.checked_sub(1).ok_or(Fault::Translation)?;
+    let mkey = find(resources, range.key)?;
+    let offset = grant(mkey, who, &range, right)?;
+    match mkey.mode {
+        AccessMode::Pa => {
+            pieces.push((range.va, to_usize(range.len)?));
+            Ok(())
+        }
+        AccessMode::Mtt => pages(mkey, offset, range.len, pieces),
+        AccessMode::Ksm => {
+            let size = page_size(mkey)?;
+            for (entry, inside, len) in equal_parts(mkey, size, offset, range.len) {
+                let words = mkey.translation.get(entry?..).unwrap_or_default();
+                let (key, va) = klm::ksm_entry(words).ok_or(Fault::Translation)?;
+                let part = Range {
+                    key,
+                    va: va.wrapping_add(inside),
+                    len,
+                };
+                translate(resources, who, part, right.behind(), depth, pieces)?;
+            }
+            Ok(())
+        }
+        AccessMode::Klms => klm::walk(&mkey.translation, offset, range.len, &mut |part| {
+            translate(resources, who, part, right.behind(), depth, pieces)
+        }),
+        AccessMode::Memic | AccessMode::Other(_) => Err(Fault::Translation),
+    }
+}
+
+fn page_size(mkey: &Mkey) -> Result<u64, Fault> {
+    1u64.checked_shl(mkey.log_entity.into())
+        .ok_or(Fault::Translation)
+}
+
+/// Parts of a range by entries of one size: number of the entry, offset in it, length. The key's first byte lies in its first
+/// entry where its address says.
+fn equal_parts(
+    mkey: &Mkey,
+    size: u64,
+    offset: u64,
+    len: u64,
+) -> impl Iterator<Item = (Result<usize, Fault>, u64, u64)> {
+    let octowords = if mkey.mode == AccessMode::Mtt { 8 } else { 16 };
+    let mut at = offset.checked_add(mkey.start & (size - 1));
+    let mut left = len;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let Some(here) = at else {
+            left = 0;
+            return Some((Err(Fault::Translation), 0, 0));
+        };
+        let inside = here & (size - 1);
+        let part = left.min(size - inside);
+        left -= part;
+        at = here.checked_add(part);
+        let entry = (here / size).checked_mul(octowords);
+        let entry = entry.and_then(|entry| usize::try_from(entry).ok());
+        Some((entry.ok_or(Fault::Translation), inside, part))
+    })
+}
+
+fn pages(mkey: &Mkey, offset: u64, len: u64, pieces: &mut Pieces) -> Result<(), Fault> {
+    let size = page_size(mkey)?;
+    for (entry, inside, len) in equal_parts(mkey, size, offset, len) {
+        let entry = mkey.translation.get(entry?..).unwrap_or_default();
+        let page = entry.first_chunk::<8>().ok_or(Fault::Translation)?;
+        // The low bits say whether the page is present, which only matters for demand paging.
+        let page = u64::from_be_bytes(*page) & !7;
+        let iova = page.checked_add(inside).ok_or(Fault::Translation)?;
+        let len = to_usize(len)?;
+        match pieces.last_mut() {
+            Some((last, length)) if last.checked_add(*length as u64) == Some(iova) => {
+                *length += len;
+            }
+            _ => pieces.push((iova, len)),
+        }
+    }
+    Ok(())
+}
+
+/// Reads from a range into `to`, which is as long as it.
+pub(crate) fn read(
+    device: &Device,
+    who: &Who,
+    (key, va): (u32, u64),
+    right: Right,
+    to: &mut [u8],
+) -> Result<(), Fault> {
+    let len = to.len() as u64;
+    let mut rest = to;
+    for (iova, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
+        let (part, after) = rest.split_at_mut_checked(len).ok_or(Fault::Translation)?;
+        device.memory.read(iova, part).map_err(|_| Fault::Dma)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Writes `from` to a range.
+pub(crate) fn write(
+    device: &Device,
+    who: &Who,
+    (key, va): (u32, u64),
+    right: Right,
+    from: &[u8],
+) -> Result<(), Fault> {
+    let len = from.len() as u64;
+    let mut rest = from;
+    for (iova, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
+        let (part, after) = rest.split_at_checked(len).ok_or(Fault::Translation)?;
+        device.memory.write(iova, part).map_err(|_| Fault::Dma)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

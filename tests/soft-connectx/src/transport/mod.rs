@@ -1,5 +1,7 @@
 //! Queue pairs at work.
 
+mod psn;
+
 use std::time::Duration;
 
 use crate::device::Device;

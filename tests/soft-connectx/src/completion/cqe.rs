@@ -1,0 +1,172 @@
+//! The bytes of completions.
+
+use wqe_format::mlx5::{
+    Cqe64, CqeFormat, CqeOpcode, ErrorCqe, FlagsRqpn, OpOwn, Opcode, SopDropQpn, Syndrome,
+};
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+
+/// `vendor_err_synd` of flushed requests, as ConnectX cards have it.
+const FLUSHED: u8 = 0xf9;
+
+/// A completion; the owner bit is set when it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cqe {
+    pub(crate) bytes: [u8; 64],
+    /// What goes in front of it in an entry of 128 bytes.
+    pub(crate) data: Option<[u8; 64]>,
+    /// Whether it is one that a wait for solicited completions ends with.
+    pub(crate) solicited: bool,
+}
+
+/// Whose completion it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) qpn: u32,
+    /// What the user knows the queue by: of the queue pair, or of the XRC SRQ.
+    pub(crate) user_index: u32,
+    pub(crate) counter: u16,
+}
+
+/// What came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Send,
+    SendImm(u32),
+    SendInv(u32),
+    WriteImm(u32),
+}
+
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) qpn: u32,
+    pub(crate) slid: u16,
+    pub(crate) sl: u8,
+    /// Low bits of the destination LID.
+    pub(crate) path: u8,
+    /// 0 none, 1 a global route header, 2 IPv4, 3 IPv6 (mlx5_ib `mlx5_cqe_is_ipv6`: `flags_rqpn` bits 28 and 29).
+    pub(crate) grh: u8,
+}
+
+fn success(owner: Owner, opcode: CqeOpcode, byte_count: u32, timestamp: u64) -> Cqe64 {
+    Cqe64 {
+        srqn_uidx: U32::new(owner.user_index & Cqe64::USER_INDEX_MASK),
+        byte_cnt: U32::new(byte_count),
+        timestamp: U64::new(timestamp),
+        sop_drop_qpn: SopDropQpn::from_bits(U32::new(owner.qpn)),
+        wqe_counter: U16::new(owner.counter),
+        op_own: OpOwn::of(opcode, CqeFormat::NONE, false, false),
+        ..Cqe64::default()
+    }
+}
+
+fn finish(cqe: Cqe64, solicited: bool) -> Cqe {
+    Cqe {
+        bytes: zerocopy::transmute!(cqe),
+        data: None,
+        solicited,
+    }
+}
+
+impl Cqe {
+    /// A send request is done; `byte_count` is what came back.
+    pub(crate) fn sent(owner: Owner, opcode: Opcode, byte_count: u32, timestamp: u64) -> Cqe {
+        let mut cqe = success(owner, CqeOpcode::REQ, byte_count, timestamp);
+        let word = u32::from(opcode.0) << 24 | owner.qpn;
+        cqe.sop_drop_qpn = SopDropQpn::from_bits(U32::new(word));
+        finish(cqe, false)
+    }
+
+    /// A message came in.
+    pub(crate) fn received(
+        owner: Owner,
+        what: Received,
+        byte_count: u32,
+        source: Option<Source>,
+        timestamp: u64,
+    ) -> Cqe {
+        let (opcode, word) = match what {
+            Received::Send => (CqeOpcode::RESP_SEND, 0),
+            Received::SendImm(imm) => (CqeOpcode::RESP_SEND_IMM, imm),
+            Received::SendInv(key) => (CqeOpcode::RESP_SEND_INV, key),
+            Received::WriteImm(imm) => (CqeOpcode::RESP_WR_IMM, imm),
+        };
+        let mut cqe = success(owner, opcode, byte_count, timestamp);
+        cqe.imm_inval_pkey = U32::new(word);
+        if let Some(source) = source {
+            let flags = u32::from(source.grh & 3) << 28
+                | u32::from(source.sl & 0xf) << 24
+                | source.qpn & 0xff_ffff;
+            cqe.flags_rqpn = FlagsRqpn::from_bits(U32::new(flags));
+            cqe.slid = U16::new(source.slid);
+            cqe.ml_path = source.path & 0x7f;
+        }
+        finish(cqe, false)
+    }
+
+    /// A request failed: of the send queue with its opcode, or of the receive queue.
+    pub(crate) fn failed(owner: Owner, sent: Option<Opcode>, syndrome: Syndrome) -> Cqe {
+        let opcode = match sent {
+            Some(_) => CqeOpcode::REQ_ERR,
+            None => CqeOpcode::RESP_ERR,
+        };
+        let word = u32::from(sent.map_or(0, |opcode| opcode.0)) << 24 | owner.qpn;
+        let cqe = ErrorCqe {
+            srqn_uidx: U32::new(owner.user_index & Cqe64::USER_INDEX_MASK),
+            vendor_err_synd: if syndrome == Syndrome::WR_FLUSH_ERR {
+                FLUSHED
+            } else {
+                0
+            },
+            syndrome,
+            s_wqe_opcode_qpn: SopDropQpn::from_bits(U32::new(word)),
+            wqe_counter: U16::new(owner.counter),
+            op_own: OpOwn::of(opcode, CqeFormat::NONE, false, false),
+            ..ErrorCqe::default()
+        };
+        Cqe {
+            bytes: zerocopy::transmute!(cqe),
+            data: None,
+            solicited: true,
+        }
+    }
+
+    /// The last entry of a queue whose entries go elsewhere from now on.
+    pub(crate) fn resized() -> Cqe {
+        let cqe = Cqe64 {
+            op_own: OpOwn::of(CqeOpcode::RESIZE_CQ, CqeFormat::NONE, false, false),
+            ..Cqe64::default()
+        };
+        finish(cqe, false)
+    }
+
+    /// Sets the solicited mark.
+    pub(crate) fn solicited(mut self, solicited: bool) -> Cqe {
+        self.solicited |= solicited;
+        self.bytes[63] = self.bytes[63] & !2 | u8::from(solicited) << 1;
+        self
+    }
+
+    /// Puts data into the entry, if they fit: 32 bytes over the fields that only datagrams need, or 64 in front.
+    pub(crate) fn scatter(&mut self, data: &[u8], room: usize) -> bool {
+        if data.len() > room {
+            return false;
+        }
+        let format = if room == 64 {
+            let mut front = [0; 64];
+            front[..data.len()].copy_from_slice(data);
+            self.data = Some(front);
+            CqeFormat::INLINE_64
+        } else {
+            self.bytes[..data.len()].copy_from_slice(data);
+            CqeFormat::INLINE_32
+        };
+        self.bytes[63] = self.bytes[63] & !0xc | format.0 << 2;
+        true
+    }
+
+    #[cfg(test)]
+    pub(crate) fn view(&self) -> Cqe64 {
+        zerocopy::transmute!(self.bytes)
+    }
+}

@@ -1,0 +1,196 @@
+//! Translation by every kind of key, and what is refused.
+
+use super::*;
+use crate::bits::set;
+
+const PD: u32 = 7;
+
+fn context(mode: u64, start: u64, len: u64) -> [u8; 64] {
+    let mut context = [0; 64];
+    set(&mut context, 0x16, 2, mode & 3);
+    set(&mut context, 0x11, 5, 0x1f);
+    set(&mut context, 0x20, 0x18, 0xff_ffff);
+    set(&mut context, 0x38, 8, 0x42);
+    set(&mut context, 0x68, 0x18, PD.into());
+    set(&mut context, 0x80, 0x40, start);
+    set(&mut context, 0xc0, 0x40, len);
+    set(&mut context, 0x1da, 6, 12);
+    context
+}
+
+fn resources(keys: Vec<(u32, [u8; 64], Vec<u8>)>) -> Resources {
+    let mut resources = Resources::new(&crate::Config::default());
+    for (index, context, translation) in keys {
+        resources
+            .mkeys
+            .insert(index, Mkey::new(0, context, translation));
+    }
+    resources
+}
+
+fn who() -> Who {
+    Who {
+        pd: PD,
+        qpn: 9,
+        reserved_lkey: false,
+    }
+}
+
+fn range(index: u32, va: u64, len: u64) -> Range {
+    let key = index << 8 | 0x42;
+    Range { key, va, len }
+}
+
+fn entries(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+#[test]
+fn pages_start_where_the_address_says() {
+    let list = entries(&[0x10_0003, 0x10_1003, 0x20_0003]);
+    let resources = resources(vec![(1, context(1, 0x7f00_0000_0123, 0x2000), list)]);
+    let found = pieces(
+        &resources,
+        &who(),
+        range(1, 0x7f00_0000_0123, 0x2000),
+        Right::LocalRead,
+    );
+    assert_eq!(
+        found,
+        Ok(vec![(0x10_0123, 0x2000 - 0x123), (0x20_0000, 0x123)])
+    );
+    let end = range(1, 0x7f00_0000_2122, 1);
+    assert_eq!(
+        pieces(&resources, &who(), end, Right::RemoteWrite),
+        Ok(vec![(0x20_0122, 1)])
+    );
+}
+
+#[test]
+fn what_is_not_granted_is_refused() {
+    let key = context(1, 0x1000, 0x1000);
+    let mut read_only = key;
+    set(&mut read_only, 0x11, 5, 0b00101);
+    let mut free = key;
+    set(&mut free, 1, 1, 1);
+    let mut window = key;
+    set(&mut window, 0x20, 0x18, 10);
+    let page = || entries(&[0x10_0000]);
+    let resources = resources(vec![
+        (1, key, page()),
+        (2, read_only, page()),
+        (3, free, page()),
+        (4, window, page()),
+        (5, key, Vec::new()),
+    ]);
+    let ask = |range, right| pieces(&resources, &who(), range, right).map(drop);
+    assert_eq!(ask(range(1, 0x1000, 0x1000), Right::RemoteAtomic), Ok(()));
+    assert_eq!(
+        ask(range(1, 0xfff, 1), Right::LocalRead),
+        Err(Fault::Bounds)
+    );
+    assert_eq!(
+        ask(range(1, 0x1fff, 2), Right::LocalRead),
+        Err(Fault::Bounds)
+    );
+    assert_eq!(
+        ask(range(1, 0x1000, u64::MAX), Right::LocalRead),
+        Err(Fault::Bounds)
+    );
+    assert_eq!(ask(range(9, 0x1000, 1), Right::LocalRead), Err(Fault::Key));
+    let other = Range {
+        key: 1 << 8 | 0x43,
+        va: 0x1000,
+        len: 1,
+    };
+    assert_eq!(ask(other, Right::LocalRead), Err(Fault::Key));
+    assert_eq!(ask(range(2, 0x1000, 1), Right::LocalRead), Ok(()));
+    assert_eq!(
+        ask(range(2, 0x1000, 1), Right::LocalWrite),
+        Err(Fault::Rights)
+    );
+    assert_eq!(
+        ask(range(2, 0x1000, 1), Right::RemoteWrite),
+        Err(Fault::Rights)
+    );
+    assert_eq!(ask(range(3, 0x1000, 1), Right::LocalRead), Err(Fault::Free));
+    assert_eq!(
+        ask(range(4, 0x1000, 1), Right::LocalRead),
+        Err(Fault::Owner)
+    );
+    assert_eq!(
+        ask(range(5, 0x1000, 1), Right::LocalRead),
+        Err(Fault::Translation)
+    );
+    let stranger = Who { pd: 8, ..who() };
+    let found = pieces(&resources, &stranger, range(1, 0x1000, 1), Right::LocalRead);
+    assert_eq!(found, Err(Fault::Owner));
+}
+
+#[test]
+fn keys_of_keys_lead_on() {
+    let mut list = Vec::new();
+    for (len, index, va) in [(0x100u32, 1u32, 0x1f00u64), (0x80, 2, 0x9000)] {
+        list.extend(len.to_be_bytes());
+        list.extend((index << 8 | 0x42).to_be_bytes());
+        list.extend(va.to_be_bytes());
+    }
+    let mut whole = context(0, 0, 0);
+    set(&mut whole, 0x60, 1, 1);
+    let mut around = Vec::new();
+    around.extend(16u32.to_be_bytes());
+    around.extend((4u32 << 8 | 0x42).to_be_bytes());
+    around.extend(0u64.to_be_bytes());
+    let resources = resources(vec![
+        (1, context(1, 0x1000, 0x1000), entries(&[0x10_0000])),
+        (2, whole, Vec::new()),
+        (3, context(2, 0x5000, 0x180), list),
+        (4, context(2, 0, 16), around),
+    ]);
+    let found = pieces(
+        &resources,
+        &who(),
+        range(3, 0x50f0, 0x20),
+        Right::RemoteWrite,
+    );
+    assert_eq!(found, Ok(vec![(0x10_0ff0, 0x10), (0x9000, 0x10)]));
+    let found = pieces(
+        &resources,
+        &who(),
+        range(3, 0x5000, 0x180),
+        Right::RemoteRead,
+    );
+    assert_eq!(found, Ok(vec![(0x10_0f00, 0x100), (0x9000, 0x80)]));
+    // One that leads to itself ends.
+    let found = pieces(&resources, &who(), range(4, 0, 8), Right::LocalRead);
+    assert_eq!(found, Err(Fault::Translation));
+}
+
+#[test]
+fn patterns_repeat() {
+    // Three turns of 4 bytes with a stride of 16, and 2 bytes with one of 8.
+    let mut list = Vec::new();
+    for word in [6u32, 0x400, 3, 2] {
+        list.extend(word.to_be_bytes());
+    }
+    for (stride, len, va) in [(16u16, 4u16, 0x1000u64), (8, 2, 0x1800)] {
+        list.extend(stride.to_be_bytes());
+        list.extend(len.to_be_bytes());
+        list.extend((1u32 << 8 | 0x42).to_be_bytes());
+        list.extend(va.to_be_bytes());
+    }
+    let resources = resources(vec![
+        (1, context(1, 0x1000, 0x1000), entries(&[0x10_0000])),
+        (2, context(2, 0, 18), list),
+    ]);
+    let found = pieces(&resources, &who(), range(2, 5, 10), Right::LocalRead);
+    let expected = vec![
+        (0x10_0801, 1),
+        (0x10_0010, 4),
+        (0x10_0808, 2),
+        (0x10_0020, 3),
+    ];
+    assert_eq!(found, Ok(expected));
+    let beyond = pieces(&resources, &who(), range(2, 0, 19), Right::LocalRead);
+    assert_eq!(beyond, Err(Fault::Bounds));
+}
