@@ -11,6 +11,7 @@ mod bench;
 mod cache;
 mod cargo;
 mod compare;
+mod control;
 mod demo;
 mod fuzz;
 mod install;
@@ -37,6 +38,7 @@ enum Word {
     Demo(demo::Arguments),
     Cache(cache::Arguments),
     Compare(compare::Arguments),
+    Control(control::Arguments),
     Fuzz(fuzz::Arguments),
     Install(install::Arguments),
     Lab(lab::Arguments),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Word::Demo(arguments) => demo::run_word(&arguments),
         Word::Cache(arguments) => cache::run(&arguments),
         Word::Compare(arguments) => compare::run(&arguments),
+        Word::Control(arguments) => control::run(&arguments),
         Word::Fuzz(arguments) => fuzz::run(&arguments),
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),

@@ -4,33 +4,32 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::{Table, presets};
 use lab::cache::Cache;
-use lab::{Config, Kernel, Profile, Provider, Userland, witness};
+use lab::{Config, ConnectX, Device, Kernel, Profile, Provider, Userland, witness};
 use serde::Serialize;
 
-mod suite;
-mod verdict;
+pub(crate) mod suite;
+pub(crate) mod verdict;
 
 use suite::{Bench, Which};
 use verdict::{Outcome, Records, Verdict};
 
-use crate::lab::{GuestArguments, end_guests_on_ctrl_c};
+use crate::lab::{DeviceArguments, GuestArguments, end_guests_on_ctrl_c};
 
 /// Compare ours with Debian's provider by rdma-core's own tests, on the same kernel.
 ///
 /// The suite comes from the Debian source package of the guest's rdma-core. Each test runs in a process of its own and
 /// says which provider served it. Official runs first, then again with the tests that it passed (the control), then ours.
 /// A test that does not pass though it should is run twice more; it counts as passed only if it passes both times, and is
-/// named.
+/// named. On mlx5, tests of libmlx5's own interface are left out.
 ///
 /// Exit status: 0 only if ours passes all that official passes, nothing crashed and no kernel object is left.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Device to run on.
-    #[arg(long, value_enum, default_value_t)]
-    device: Device,
+    #[command(flatten)]
+    device: DeviceArguments,
     /// Kernel of the guest.
     #[arg(long, value_enum, default_value_t)]
     kernel: Kernel,
@@ -54,19 +53,14 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Devices that the suite can run on.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Device {
-    /// Linux' soft-RoCE.
-    #[default]
-    Rxe,
-}
-
 /// What `--json` writes.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
     versions: &'a lab::Versions,
+    device: Device,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connectx: Option<ConnectX>,
     candidate: Provider,
     verdict: &'a Verdict,
     left_behind: &'a [String],
@@ -77,10 +71,9 @@ struct Report<'a> {
 }
 
 /// Huge pages (2 MiB each) that the suite's memory tests want.
-const HUGE_PAGES: u32 = 64;
+pub(crate) const HUGE_PAGES: u32 = 64;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
-    let Device::Rxe = arguments.device;
     let config = Config {
         kernel: arguments.kernel,
         userland: arguments.userland,
@@ -90,6 +83,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         } else {
             Profile::Debug
         },
+        device: arguments.device.device,
+        connectx: arguments.device.connectx(),
         huge_pages: HUGE_PAGES,
         ..Config::default()
     };
@@ -97,35 +92,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         GuestArguments::build_for(&config)?;
     }
     end_guests_on_ctrl_c()?;
-    let suite = {
-        let cache = Cache::open(false)?;
-        match witness::rdma_core_source(&cache, arguments.userland)? {
-            Some(dir) => dir,
-            None => bail!(
-                "the archive does not have the source of {}'s rdma-core",
-                arguments.userland.suite()
-            ),
-        }
-    };
-    let mut bench = Bench::boot(&config, &suite.join("tests"))?;
+    let mut bench = boot("compare", &config)?;
     let versions = bench.guest.versions().clone();
-    eprintln!(
-        "compare: {versions}, up in {:.1} s",
-        bench.guest.boot_seconds()
-    );
-    let matching = suite.file_name().is_some_and(|name| {
-        name.to_string_lossy()
-            .ends_with(&format!("-{}", versions.rdma_core))
-    });
-    if !matching {
-        bail!(
-            "the suite in {} is not that of rdma-core {}",
-            suite.display(),
-            versions.rdma_core
-        );
-    }
 
-    let all = Which::Matching(&arguments.filter);
+    let filter = match config.device {
+        Device::Rxe => arguments.filter.clone(),
+        // Tests of libmlx5's own interface can have no other provider.
+        Device::Mlx5 => format!(r"^(?!.*mlx5).*(?:{})", arguments.filter),
+    };
+    let all = Which::Matching(&filter);
     let (official, mut left) = bench.records("official", Provider::Official, all, |_| false)?;
     let passed: Vec<String> = official
         .iter()
@@ -148,6 +123,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     if let Some(path) = &arguments.json {
         let report = Report {
             versions: &versions,
+            device: config.device,
+            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
             candidate: arguments.candidate,
             verdict: &verdict,
             left_behind: &left,
@@ -160,13 +137,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
             .with_context(|| path.display().to_string())?;
     }
     println!(
-        "compare rxe {}: official {} passed, ours {} passed, {} regressions",
+        "compare {} {}: official {} passed, ours {} passed, {} regressions",
+        name_of(&config),
         versions.kernel,
         verdict.official_passed,
         verdict.ours_passed,
         verdict.regressions.len()
     );
     Ok(u8::from(!verdict.is_good() || !left.is_empty()))
+}
+
+/// The device in a word.
+pub(crate) fn name_of(config: &Config) -> String {
+    match config.device {
+        Device::Rxe => "rxe".to_owned(),
+        Device::Mlx5 => format!("mlx5-{}", config.connectx.link.name()),
+    }
+}
+
+/// Boots a guest with its userland's suite in it.
+pub(crate) fn boot(word: &str, config: &Config) -> Result<Bench> {
+    let suite = {
+        let cache = Cache::open(false)?;
+        match witness::rdma_core_source(&cache, config.userland)? {
+            Some(dir) => dir,
+            None => bail!(
+                "the archive does not have the source of {}'s rdma-core",
+                config.userland.suite()
+            ),
+        }
+    };
+    let bench = Bench::boot(config, &suite.join("tests"))?;
+    let versions = bench.guest.versions();
+    eprintln!(
+        "{word}: {versions}, up in {:.1} s",
+        bench.guest.boot_seconds()
+    );
+    let matching = suite.file_name().is_some_and(|name| {
+        name.to_string_lossy()
+            .ends_with(&format!("-{}", versions.rdma_core))
+    });
+    if !matching {
+        bail!(
+            "the suite in {} is not that of rdma-core {}",
+            suite.display(),
+            versions.rdma_core
+        );
+    }
+    Ok(bench)
 }
 
 fn show(official: &Records, ours: &Records, verdict: &Verdict) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::{Config, Guest, GuestDied, Provider, Resources, Step, Stream, step::quote};
+use lab::{Config, Device, Guest, GuestDied, Provider, Resources, Step, Stream, step::quote};
 use serde::Deserialize;
 
 use super::verdict::{Outcome, Record, Records, Run};
@@ -231,12 +231,14 @@ impl Bench {
     }
 
     fn command(&self, provider: Provider, which: &str) -> String {
-        let expected = match provider {
-            Provider::Official => "librxe-rdmav",
-            Provider::Ours => "liboxverbs",
+        let expected = match (provider, self.config.device) {
+            (Provider::Official, Device::Rxe) => "librxe-rdmav",
+            (Provider::Official, Device::Mlx5) => "libmlx5",
+            (Provider::Ours, _) => "liboxverbs",
         };
+        let (device, gid) = (self.config.devices()[0], self.config.gid_index());
         let runner = format!(
-            "exec python3 /tmp/runner.py /tmp/suite/tests {expected} {TEST_TIMEOUT} rxe0 1 {}",
+            "exec python3 /tmp/runner.py /tmp/suite/tests {expected} {TEST_TIMEOUT} {device} {gid} {}",
             quote(which)
         );
         if provider == Provider::Official && self.config.provider == Provider::Ours {

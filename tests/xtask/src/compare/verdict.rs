@@ -93,7 +93,7 @@ impl Record {
             && self.runs.iter().any(|run| run.result != Outcome::Passed)
     }
 
-    fn word(&self) -> String {
+    pub(crate) fn word(&self) -> String {
         let words: Vec<&str> = self.runs.iter().map(|run| run.result.word()).collect();
         words.join(", ")
     }
@@ -182,7 +182,7 @@ pub(crate) fn rows(official: &Records, ours: &Records) -> Vec<[String; 4]> {
 }
 
 /// The line of a trace that says what happened.
-fn last_line(detail: &str) -> &str {
+pub(crate) fn last_line(detail: &str) -> &str {
     let lines = || {
         detail
             .lines()

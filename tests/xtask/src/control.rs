@@ -1,0 +1,233 @@
+//! `cargo xtask control`: rdma-core's own Python test-suite under Debian's provider alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use comfy_table::{Table, presets};
+use lab::{Config, ConnectX, Device, Kernel, Profile, Provider, Userland};
+use serde::{Deserialize, Serialize};
+
+use crate::cargo;
+use crate::compare::suite::Which;
+use crate::compare::verdict::{Outcome, Record, Records};
+use crate::compare::{self, HUGE_PAGES};
+use crate::lab::{DeviceArguments, GuestArguments, end_guests_on_ctrl_c};
+
+/// Run rdma-core's own tests under Debian's provider, to see that the device is what that provider expects.
+///
+/// Each test runs in a process of its own. A test that fails is run twice more and counts as passed only if it passes both
+/// times. tests/control.toml says how many must pass and which may fail, with the reason.
+///
+/// Exit status: 0 only if enough passed, nothing else failed, no kernel object is left and the kernel did not complain.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    device: DeviceArguments,
+    /// Kernel of the guest.
+    #[arg(long, value_enum, default_value_t)]
+    kernel: Kernel,
+    /// Userland of the guest, and with it the suite's version.
+    #[arg(long, value_enum, default_value_t)]
+    userland: Userland,
+    /// Use the release build of the software ConnectX.
+    #[arg(long)]
+    release: bool,
+    /// Do not build the software ConnectX before (use what is in the target directory).
+    #[arg(long)]
+    no_build: bool,
+    /// Only tests whose name matches this (Python) regular expression; then no count is required.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// Write everything to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What `--json` writes.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    versions: &'a lab::Versions,
+    device: Device,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connectx: Option<ConnectX>,
+    passed: usize,
+    left_behind: &'a [String],
+    kernel_complaints: &'a [String],
+    official: &'a Records,
+}
+
+/// What is required of a device.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Required {
+    /// Least number of tests that pass.
+    passed: usize,
+    /// Tests that may fail or crash, each with its reason.
+    #[serde(default)]
+    may_fail: Vec<MayFail>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MayFail {
+    /// End of the test's name, or of its class' or module's.
+    test: String,
+    #[allow(dead_code, reason = "for the reader of the file")]
+    reason: String,
+}
+
+impl Required {
+    /// Of the device with this name.
+    fn read(path: &Path, device: &str) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let mut all: std::collections::BTreeMap<String, Self> =
+            toml::from_str(&text).with_context(|| path.display().to_string())?;
+        all.remove(device)
+            .with_context(|| format!("{} says nothing of {device}", path.display()))
+    }
+
+    fn forgives(&self, test: &str) -> bool {
+        let listed = |entry: &MayFail| {
+            test.split('.').any(|part| part == entry.test) || test.ends_with(&entry.test)
+        };
+        self.may_fail.iter().any(listed)
+    }
+}
+
+fn failed(record: &Record) -> bool {
+    let skipped = |run: &compare::verdict::Run| run.result == Outcome::Skipped;
+    !record.passed() && !record.runs.iter().all(skipped)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let config = Config {
+        kernel: arguments.kernel,
+        userland: arguments.userland,
+        provider: Provider::Official,
+        profile: if arguments.release {
+            Profile::Release
+        } else {
+            Profile::Debug
+        },
+        device: arguments.device.device,
+        connectx: arguments.device.connectx(),
+        huge_pages: HUGE_PAGES,
+        ..Config::default()
+    };
+    let device = compare::name_of(&config);
+    let required = Required::read(&cargo::root().join("tests/control.toml"), &device)?;
+    if !arguments.no_build {
+        GuestArguments::build_for(&config)?;
+    }
+    end_guests_on_ctrl_c()?;
+    let mut bench = compare::boot("control", &config)?;
+    let versions = bench.guest.versions().clone();
+    let all = Which::Matching(&arguments.filter);
+    let should_pass = |run: &compare::verdict::Run| {
+        run.result != Outcome::Skipped && !required.forgives(&run.test)
+    };
+    let (records, left) = bench.records("official", Provider::Official, all, should_pass)?;
+    let complaints = bench.guest.complaints();
+    show(&records);
+    for line in left.iter().chain(&complaints) {
+        println!("{line}");
+    }
+    let passed = records.values().filter(|record| record.passed()).count();
+    let failures: Vec<&String> = records
+        .iter()
+        .filter(|(name, record)| failed(record) && !required.forgives(name))
+        .map(|(name, _)| name)
+        .collect();
+    if let Some(path) = &arguments.json {
+        let report = Report {
+            versions: &versions,
+            device: config.device,
+            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
+            passed,
+            left_behind: &left,
+            kernel_complaints: &complaints,
+            official: &records,
+        };
+        fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+            .with_context(|| path.display().to_string())?;
+    }
+    let enough = !arguments.filter.is_empty() || passed >= required.passed;
+    if !enough {
+        println!("{} must pass, says tests/control.toml", required.passed);
+    }
+    let good = enough && failures.is_empty() && left.is_empty() && complaints.is_empty();
+    if !good && let Some(dir) = bench.guest.keep_device_log()? {
+        eprintln!("control: the device's log is in {}", dir.display());
+    }
+    let skipped = records.len() - passed - records.values().filter(|r| failed(r)).count();
+    println!(
+        "control {device} {}: {skipped} not applicable, {passed} passed, {} failed",
+        versions.kernel,
+        failures.len()
+    );
+    Ok(u8::from(!good))
+}
+
+/// Reasons of skips with their numbers, and what failed.
+fn show(records: &Records) {
+    let mut reasons = std::collections::BTreeMap::<&str, usize>::new();
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_header(["test", "result", "why"]);
+    for (name, record) in records {
+        let Some(first) = record.runs.first() else {
+            continue;
+        };
+        if first.result == Outcome::Skipped {
+            *reasons.entry(&first.detail).or_default() += 1;
+        } else if first.result != Outcome::Passed {
+            table.add_row([
+                name.as_str(),
+                &record.word(),
+                compare::verdict::last_line(&first.detail),
+            ]);
+        }
+    }
+    println!("skipped:");
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    for (reason, count) in reasons {
+        println!("{count:5}  {reason}");
+    }
+    if !table.is_empty() {
+        println!("\n{table}");
+    }
+    println!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_read_and_forgives_by_name() {
+        let path = cargo::root().join("tests/control.toml");
+        for device in ["rxe", "mlx5-ib", "mlx5-roce"] {
+            assert!(
+                Required::read(&path, device).unwrap().passed > 0,
+                "{device}"
+            );
+        }
+        assert!(Required::read(&path, "mlx4").is_err());
+        let entry = |test: &str| MayFail {
+            test: test.to_owned(),
+            reason: String::new(),
+        };
+        let required = Required {
+            passed: 0,
+            may_fail: vec![entry("test_mlx5_dm_ops"), entry("CQTest.test_resize_cq")],
+        };
+        assert!(required.forgives("tests.test_mlx5_dm_ops.Mlx5DmOpAddresses.test_dm_atomic_ops"));
+        assert!(required.forgives("tests.test_cq.CQTest.test_resize_cq"));
+        assert!(!required.forgives("tests.test_cq.CQTest.test_create_cq"));
+    }
+}
