@@ -1,1 +1,142 @@
 //! Capabilities.
+
+use std::collections::BTreeMap;
+
+use wqe_format::mlx5::firmware::caps::CapType;
+use wqe_format::mlx5::firmware::caps::atomic::AtomicCaps;
+use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+
+use crate::config::{Config, LinkLayer};
+use crate::init_segment::FREQUENCY_KHZ;
+
+/// Capabilities: what is possible, and what the driver put in force.
+#[derive(Debug)]
+pub(crate) struct Caps {
+    maximum: BTreeMap<CapType, Vec<u8>>,
+    current: BTreeMap<CapType, Vec<u8>>,
+}
+
+impl Caps {
+    pub(crate) fn new(config: &Config) -> Caps {
+        let mut maximum = BTreeMap::new();
+        maximum.insert(CapType::GENERAL, general(config));
+        maximum.insert(CapType::ATOMIC, atomic());
+        Caps {
+            current: maximum.clone(),
+            maximum,
+        }
+    }
+
+    /// The capabilities of a kind, if there are any.
+    pub(crate) fn query(&self, kind: CapType, current: bool) -> Option<&[u8]> {
+        let set = if current {
+            &self.current
+        } else {
+            &self.maximum
+        };
+        set.get(&kind).map(Vec::as_slice)
+    }
+
+    /// Puts in force what the driver wants.
+    pub(crate) fn set(&mut self, kind: CapType, wanted: &[u8]) -> Result<(), &'static str> {
+        let current = self.current.get_mut(&kind).ok_or("no such capabilities")?;
+        let len = current.len().min(wanted.len());
+        current[..len].copy_from_slice(&wanted[..len]);
+        Ok(())
+    }
+
+    fn general(&self) -> CmdHcaCap<&[u8]> {
+        CmdHcaCap::new(&self.current[&CapType::GENERAL][..]).expect("it was made as long")
+    }
+
+    /// Whether commands' signatures are checked (`cmdif_checksum` 3).
+    pub(crate) fn checks_commands(&self) -> bool {
+        self.general().cmdif_checksum() == 3
+    }
+
+    /// Largest event queue.
+    pub(crate) fn log_max_eq_size(&self) -> u8 {
+        self.general().log_max_eq_sz()
+    }
+}
+
+fn atomic() -> Vec<u8> {
+    let mut caps = AtomicCaps::zeroed();
+    caps.set_atomic_req_8b_endianness_mode(1);
+    caps.set_atomic_operations(3)
+        .set_atomic_size_qp(8)
+        .set_atomic_size_dc(8);
+    caps.into_inner().to_vec()
+}
+
+fn general(config: &Config) -> Vec<u8> {
+    let ethernet = config.link == LinkLayer::Ethernet;
+    let mut caps = CmdHcaCap::zeroed();
+    numbers(&mut caps);
+    operations(&mut caps);
+    caps.set_port_type(ethernet.into())
+        .set_num_ports(1)
+        .set_native_port_num(1);
+    caps.set_ib_virt(!ethernet);
+    caps.set_gid_table_size(if ethernet { 0 } else { 2 }); // code 2: 32 entries
+    caps.set_pkey_table_size(0); // code 0: 128 entries
+    caps.set_device_frequency_khz(FREQUENCY_KHZ);
+    caps.into_inner().to_vec()
+}
+
+/// How many and how large, as logarithms.
+fn numbers<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
+    caps.set_log_max_qp(17).set_log_max_qp_sz(15);
+    caps.set_log_max_cq(16).set_log_max_cq_sz(22);
+    caps.set_log_max_srq(16)
+        .set_log_max_srq_sz(15)
+        .set_log_max_rmp(16);
+    caps.set_log_max_eq(7)
+        .set_log_max_eq_sz(20)
+        .set_max_num_eqs(64);
+    caps.set_log_max_mkey(22).set_log_max_mrw_sz(63);
+    caps.set_log_max_pd(20)
+        .set_log_max_xrcd(16)
+        .set_log_max_transport_domain(16);
+    caps.set_log_max_mcg(13).set_max_qp_mcg(240);
+    caps.set_max_indirection(4).set_log_max_klm_list_size(16);
+    caps.set_log_max_ra_req_qp(4).set_log_max_ra_res_qp(4);
+    caps.set_log_max_ra_req_dc(4).set_log_max_ra_res_dc(4);
+    caps.set_max_wqe_sz_sq(1024)
+        .set_max_wqe_sz_rq(512)
+        .set_max_wqe_sz_sq_dc(1024);
+    caps.set_log_max_msg(30)
+        .set_max_qp_cnt(254)
+        .set_local_ca_ack_delay(16);
+    caps.set_log_max_uctx(10).set_log_max_umem(16);
+    caps.set_log_bf_reg_size(9).set_log_pg_sz(12).set_uar_sz(5);
+    caps.set_num_of_uars_per_page(4);
+    caps.set_log_max_rq(16)
+        .set_log_max_sq(16)
+        .set_log_max_wq_sz(15);
+    caps.set_log_max_tir(16)
+        .set_log_max_tis(16)
+        .set_log_max_rqt(16)
+        .set_log_max_rqt_size(11);
+}
+
+/// What it can do.
+fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
+    caps.set_rc(true).set_uc(true).set_ud(true).set_xrc(true);
+    caps.set_page_request_disable(true).set_driver_version(true);
+    caps.set_cqe_version(1).set_compact_address_vector(true);
+    caps.set_bf(true)
+        .set_atomic(true)
+        .set_imaicl(true)
+        .set_set_deth_sqpn(true);
+    caps.set_cq_oi(true)
+        .set_cq_resize(true)
+        .set_cq_moderation(true);
+    caps.set_sctr_data_cqe(true)
+        .set_block_lb_mc(true)
+        .set_null_mkey(true);
+    caps.set_umem_uid_0(true).set_stat_rate_support(0xffff);
+    caps.set_repeated_block_disabled(false)
+        .set_umr_modify_entity_size_disabled(true);
+    caps.set_fixed_buffer_size(true).set_wq_signature(true);
+}

@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::command::CommandQueue;
+use crate::caps::Caps;
+use crate::command::{CommandQueue, Hca};
 use crate::config::Config;
 use crate::host::{GuestMemory, Interrupts, Link};
 use crate::init_segment::{self, InitSegment};
 use crate::pages::Pages;
 use crate::pci::ConfigSpace;
+use crate::port::Port;
 use crate::resources::Resources;
 use crate::{checks, command, transport, uar};
 
@@ -30,6 +32,9 @@ pub struct Device {
     pub(crate) pci: ConfigSpace,
     pub(crate) segment: InitSegment,
     pub(crate) commands: CommandQueue,
+    pub(crate) caps: Caps,
+    pub(crate) hca: Hca,
+    pub(crate) port: Port,
     pub(crate) pages: Pages,
     pub(crate) resources: Resources,
     pub(crate) uar: uar::Assembly,
@@ -56,6 +61,9 @@ impl Device {
             pci: ConfigSpace::new(&config),
             segment: InitSegment::default(),
             commands: CommandQueue::default(),
+            caps: Caps::new(&config),
+            hca: Hca::default(),
+            port: Port::new(&config),
             pages: Pages::default(),
             resources: Resources::new(&config),
             uar: uar::Assembly::default(),
@@ -110,6 +118,9 @@ impl Device {
         self.pci = ConfigSpace::new(&self.config);
         self.segment = InitSegment::default();
         self.commands = CommandQueue::default();
+        self.caps = Caps::new(&self.config);
+        self.hca = Hca::default();
+        self.port = Port::new(&self.config);
         self.pages = Pages::default();
         self.resources = Resources::new(&self.config);
         self.uar = uar::Assembly::default();

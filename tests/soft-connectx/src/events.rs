@@ -1,37 +1,118 @@
-//! Event queues.
+//! Event queues: entries, consumer indices, interrupts.
+
+use log::{error, trace};
+use wqe_format::mlx5::firmware::EventType;
+use wqe_format::mlx5::firmware::eqe::{CqError, Eqe, PortStateChangeEvent, QpEvents};
 
 use crate::device::Device;
 
 /// Bytes of an entry.
-pub(crate) const EQE_LEN: usize = 64;
+pub(crate) const EQE_LEN: u64 = 64;
 
-/// Types of events (`MLX5_EVENT_TYPE_*` of `mlx5_ifc.h` and `device.h`).
-pub(crate) mod kind {
-    pub(crate) const COMPLETION: u8 = 0x00;
-    pub(crate) const PATH_MIGRATED: u8 = 0x01;
-    pub(crate) const COMMUNICATION_ESTABLISHED: u8 = 0x02;
-    pub(crate) const SEND_QUEUE_DRAINED: u8 = 0x03;
-    pub(crate) const CQ_ERROR: u8 = 0x04;
-    pub(crate) const QP_CATASTROPHIC: u8 = 0x05;
-    pub(crate) const PORT_CHANGE: u8 = 0x09;
-    pub(crate) const COMMAND: u8 = 0x0a;
-    pub(crate) const PAGE_REQUEST: u8 = 0x0b;
-    pub(crate) const PAGE_FAULT: u8 = 0x0c;
-    pub(crate) const INVALID_REQUEST: u8 = 0x10;
-    pub(crate) const ACCESS_ERROR: u8 = 0x11;
-    pub(crate) const SRQ_CATASTROPHIC: u8 = 0x12;
-    pub(crate) const SRQ_LAST_WQE: u8 = 0x13;
-    pub(crate) const SRQ_LIMIT: u8 = 0x14;
-    pub(crate) const DCT_DRAINED: u8 = 0x1c;
+/// Tells of an event on one queue, if it takes events of this type. `data` is what an entry has
+/// from byte 0x20 on, at most 28 bytes.
+pub(crate) fn raise(device: &mut Device, eqn: u32, kind: EventType, data: &[u8]) {
+    post(device, eqn, kind, 0, data);
 }
 
-/// Tells of an event on one queue, if it takes events of this type. `data` is what lies from
-/// byte 0x20 of the entry on, at most 28 bytes.
-pub(crate) fn raise(_device: &mut Device, _eqn: u32, _kind: u8, _data: &[u8]) {}
-
 /// Tells of an event on the first queue that takes its type.
-pub(crate) fn raise_async(_device: &mut Device, _kind: u8, _data: &[u8]) {}
+pub(crate) fn raise_async(device: &mut Device, kind: EventType, sub: u8, data: &[u8]) {
+    let Some(eqn) = taker(device, kind) else {
+        trace!("{kind:?}: nobody asked for it");
+        return;
+    };
+    post(device, eqn, kind, sub, data);
+}
+
+/// Tells of something that happened to a queue pair, or to a shared receive queue (`number` is
+/// then the SRQ's; `MLX5_EVENT_QUEUE_TYPE_*`: 0 a queue pair, 1 an RQ, 2 an SQ).
+pub(crate) fn queue(device: &mut Device, kind: EventType, number: u32, queue_type: u8) {
+    let mut data = QpEvents::zeroed();
+    data.set_qpn_rqn_sqn(number).set_type_(queue_type);
+    raise_async(device, kind, 0, data.as_bytes());
+}
+
+/// Tells that a completion queue failed; syndrome 1 is an overrun.
+pub(crate) fn cq_error(device: &mut Device, cqn: u32, syndrome: u8) {
+    let mut data = CqError::zeroed();
+    data.set_cqn(cqn).set_syndrome(syndrome);
+    raise_async(device, EventType::CQ_ERROR, 0, data.as_bytes());
+}
+
+/// Tells of a change of the port.
+pub(crate) fn port(device: &mut Device, change: wqe_format::mlx5::firmware::PortChange) {
+    let mut data = PortStateChangeEvent::zeroed();
+    data.set_port_num(1);
+    raise_async(device, EventType::PORT_CHANGE, change.0, data.as_bytes());
+}
+
+/// The first queue that takes events of a type.
+pub(crate) fn taker(device: &Device, kind: EventType) -> Option<u32> {
+    let mut queues = device.resources.eqs.iter();
+    queues.find(|(_, eq)| eq.wants(kind)).map(|(eqn, _)| eqn)
+}
+
+fn post(device: &mut Device, eqn: u32, kind: EventType, sub: u8, data: &[u8]) {
+    let Some(eq) = device.resources.eqs.get_mut(eqn) else {
+        return;
+    };
+    // Completions need no bit of the mask: a CQ names its event queue.
+    if eq.failed || !(eq.wants(kind) || kind == EventType::COMP) {
+        return;
+    }
+    let size = 1 << eq.ring.log_size;
+    if eq.producer.wrapping_sub(eq.consumer) & 0xff_ffff >= size {
+        if !eq.ignores_overrun {
+            eq.failed = true;
+        }
+        error!("event queue {eqn} overran");
+        return;
+    }
+    let mut entry = Eqe::zeroed();
+    entry.set_event_type(kind.0).set_event_sub_type(sub);
+    entry.set_owner(eq.producer >> eq.ring.log_size & 1 != 0);
+    let place = entry.event_data_mut();
+    let len = data.len().min(place.len());
+    place[..len].copy_from_slice(&data[..len]);
+    let entry = entry.as_bytes();
+    // The owner is in the last byte, and is written last.
+    let memory = &*device.memory;
+    let written = eq
+        .ring
+        .write(memory, eq.producer, 0, &entry[..63])
+        .and_then(|()| eq.ring.write(memory, eq.producer, 63, &entry[63..]));
+    if let Err(fault) = written {
+        error!("event queue {eqn}: {fault}");
+        eq.failed = true;
+        return;
+    }
+    eq.producer = eq.producer.wrapping_add(1);
+    if std::mem::take(&mut eq.armed) {
+        device.interrupts.raise(eq.vector);
+    }
+}
 
 /// The 4 bytes written to a page's event registers: queue number and consumer index; arming where
 /// the register is the first.
-pub(crate) fn consumer(_device: &mut Device, _uar: u32, _word: [u8; 4], _arm: bool) {}
+pub(crate) fn consumer(device: &mut Device, uar: u32, word: [u8; 4], arm: bool) {
+    let [eqn, index @ ..] = word;
+    let Some(eq) = device
+        .resources
+        .eqs
+        .get_mut(u32::from(eqn))
+        .filter(|eq| eq.uar == uar)
+    else {
+        return;
+    };
+    eq.consumer = u32::from_be_bytes([0, index[0], index[1], index[2]]);
+    if !arm {
+        return;
+    }
+    // What came since the driver looked last interrupts at once.
+    if (eq.producer ^ eq.consumer) & 0xff_ffff != 0 {
+        eq.armed = false;
+        device.interrupts.raise(eq.vector);
+    } else {
+        eq.armed = true;
+    }
+}

@@ -13,6 +13,7 @@
 //! | `init_segment` | the first page of BAR0: versions, command queue, health, timer |
 //! | `uar` | the doorbell pages of BAR0 |
 //! | `command` | the command interface, one file for each family of commands |
+//! | `port` | the port's names and state |
 //! | `pages` | pages given to the device and taken back |
 //! | `resources` | what the commands create: queues, keys, domains |
 //! | `events` | event queues |
@@ -44,6 +45,7 @@ mod init_segment;
 mod memory;
 mod pages;
 mod pci;
+mod port;
 mod resources;
 #[cfg(feature = "server")]
 pub mod server;

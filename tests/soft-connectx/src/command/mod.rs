@@ -1,14 +1,141 @@
 //! The command interface.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mailbox` | entries and mailboxes: how input comes and output goes |
+//! | `dispatch` | which function is which command's |
+//! | `refusal` | why commands are refused |
+//! | the others | a family of commands each |
+//!
+//! A command is a function from its input to its output: of the output's bytes only status and
+//! syndrome are set by the interface. It changes nothing if it is refused.
 
+mod dispatch;
+mod domains;
+mod eq;
+pub(crate) mod hca;
+mod mailbox;
+mod owner;
+mod refusal;
+mod register;
+mod vport;
+
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use log::{debug, warn};
+use wqe_format::mlx5::firmware::{Delivery, EventType, Opcode};
+
 use crate::device::Device;
+use crate::events;
+use crate::init_segment::{LOG_COMMAND_STRIDE, LOG_COMMANDS};
+pub(crate) use hca::Hca;
+use mailbox::{ENTRY_LEN, Entry};
+pub(crate) use refusal::Refusal;
 
-/// The queue of command entries in guest memory.
+/// What a command answers.
+type Reply = Result<Vec<u8>, Refusal>;
+
+/// Status, syndrome and nothing else: what most commands answer.
+fn done() -> Reply {
+    Ok(vec![0; 16])
+}
+
+/// The commands that the device has taken out of the queue in guest memory and not answered.
 #[derive(Debug, Default)]
-pub(crate) struct CommandQueue {}
+pub(crate) struct CommandQueue {
+    taken: VecDeque<Taken>,
+}
 
-/// Commands that wait for something go on; the answer is when to look again.
-pub(crate) fn tick(_device: &mut Device) -> Option<Duration> {
+/// A command taken.
+#[derive(Debug)]
+struct Taken {
+    slot: u8,
+    address: u64,
+    entry: Entry,
+}
+
+/// The driver says that it gave the device these slots of the queue.
+pub(crate) fn doorbell(device: &mut Device, slots: u32) {
+    if !device.segment.takes_commands() {
+        return;
+    }
+    for slot in (0..1u8 << LOG_COMMANDS).filter(|slot| slots >> slot & 1 != 0) {
+        let offset = u64::from(slot) << LOG_COMMAND_STRIDE;
+        let address = device.segment.commands().wrapping_add(offset);
+        let mut bytes = [0; ENTRY_LEN];
+        if let Err(fault) = device.memory.read(address, &mut bytes) {
+            warn!("command slot {slot}: {fault}");
+            continue;
+        }
+        let entry = Entry { bytes };
+        // A slot rung twice is taken once.
+        let taken = device.commands.taken.iter().any(|other| other.slot == slot);
+        if entry.owned_by_device() && !taken {
+            device.commands.taken.push_back(Taken {
+                slot,
+                address,
+                entry,
+            });
+        }
+    }
+    tick(device);
+}
+
+/// Commands that were taken are done; the answer is when to look again.
+pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
+    while let Some(taken) = device.commands.taken.pop_front() {
+        run(device, taken);
+    }
     None
+}
+
+/// Does one command and gives its slot back.
+fn run(device: &mut Device, taken: Taken) {
+    let Taken {
+        slot,
+        address,
+        mut entry,
+    } = taken;
+    let memory = device.memory.clone();
+    let signed = device.caps.checks_commands();
+    let told = events::taker(device, EventType::CMD);
+    let delivery = match entry.input(&*memory, signed) {
+        Ok(input) => {
+            let output = execute(device, &input);
+            entry.output(&*memory, address, &output, signed).err()
+        }
+        Err(delivery) => Some(delivery),
+    };
+    if let Some(delivery) = delivery {
+        warn!("command slot {slot}: {delivery:?}");
+    }
+    entry.give_back(&*memory, address, delivery.unwrap_or(Delivery::OK), signed);
+    // The driver polls until its first event queue exists, and while it destroys that: it is told
+    // by an event iff the queue stood before the command and stands after it.
+    if let Some(eqn) = told.filter(|_| told == events::taker(device, EventType::CMD)) {
+        events::raise(device, eqn, EventType::CMD, &(1u32 << slot).to_be_bytes());
+    }
+}
+
+/// The output of a command.
+pub(crate) fn execute(device: &mut Device, input: &[u8]) -> Vec<u8> {
+    let opcode = Opcode(u16::from_be_bytes([input[0], input[1]]));
+    match dispatch::dispatch(device, opcode, input) {
+        Ok(output) => {
+            debug!("{opcode:?}: done");
+            output
+        }
+        Err(refusal) => {
+            let op_mod = u16::from_be_bytes([input[6], input[7]]);
+            warn!(
+                "{opcode:?} (op_mod {op_mod:#x}): {:?}: {}",
+                refusal.status, refusal.reason
+            );
+            let mut output = vec![0; 16];
+            output[0] = refusal.status.0;
+            output[4..8].copy_from_slice(&refusal.syndrome().to_be_bytes());
+            output
+        }
+    }
 }

@@ -20,8 +20,6 @@ pub(crate) struct Uctx {
 pub(crate) struct Umem {
     pub(crate) uid: u16,
     pub(crate) buffer: super::Buffer,
-    /// Where it begins, as offsets into it are counted.
-    pub(crate) len: u64,
 }
 
 /// A protection domain.

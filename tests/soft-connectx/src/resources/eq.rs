@@ -1,5 +1,7 @@
 //! An event queue.
 
+use wqe_format::mlx5::firmware::EventType;
+
 use super::Ring;
 
 /// An event queue; entries are 64 bytes.
@@ -25,7 +27,7 @@ pub(crate) struct Eq {
 
 impl Eq {
     /// Whether events of this type are reported here.
-    pub(crate) fn wants(&self, kind: u8) -> bool {
-        self.events[usize::from(kind >> 6)] >> (kind & 63) & 1 != 0
+    pub(crate) fn wants(&self, kind: EventType) -> bool {
+        self.events[usize::from(kind.0 >> 6)] >> (kind.0 & 63) & 1 != 0
     }
 }

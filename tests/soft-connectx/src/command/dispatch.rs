@@ -1,0 +1,80 @@
+//! Which function is which command's, and when it may come.
+
+use wqe_format::mlx5::firmware::Opcode;
+
+use super::hca::Stage;
+use super::refusal::{bad_operation, bad_parameter, bad_system};
+use super::{Reply, domains, done, eq, hca, owner, register, vport};
+use crate::device::Device;
+
+type Command = fn(&mut Device, &[u8]) -> Reply;
+
+/// How far up the device must be for a command.
+fn needs(opcode: Opcode) -> Stage {
+    match opcode {
+        Opcode::ENABLE_HCA | Opcode::DISABLE_HCA => Stage::Disabled,
+        Opcode::QUERY_ISSI
+        | Opcode::SET_ISSI
+        | Opcode::QUERY_PAGES
+        | Opcode::MANAGE_PAGES
+        | Opcode::QUERY_HCA_CAP
+        | Opcode::SET_HCA_CAP
+        | Opcode::QUERY_ADAPTER
+        | Opcode::ACCESS_REG
+        | Opcode::TEARDOWN_HCA
+        | Opcode::INIT_HCA => Stage::Enabled,
+        _ => Stage::Initialized,
+    }
+}
+
+pub(super) fn dispatch(device: &mut Device, opcode: Opcode, input: &[u8]) -> Reply {
+    let command = command(opcode).ok_or(bad_operation("there is no such command"))?;
+    if (device.hca.stage as u8) < needs(opcode) as u8 {
+        return Err(bad_system("the device is not up far enough"));
+    }
+    let uid = owner::uid(input);
+    if uid != 0 && device.resources.uctxs.get(u32::from(uid)).is_none() {
+        return Err(bad_parameter("there is no such user context"));
+    }
+    command(device, input)
+}
+
+fn command(opcode: Opcode) -> Option<Command> {
+    Some(match opcode {
+        Opcode::ENABLE_HCA => hca::enable,
+        Opcode::DISABLE_HCA => hca::disable,
+        Opcode::INIT_HCA => hca::init,
+        Opcode::TEARDOWN_HCA => hca::teardown,
+        Opcode::QUERY_ISSI => hca::query_issi,
+        Opcode::SET_ISSI => hca::set_issi,
+        Opcode::SET_DRIVER_VERSION => |_, _| done(),
+        Opcode::QUERY_ADAPTER => hca::query_adapter,
+        Opcode::QUERY_SPECIAL_CONTEXTS => hca::query_special_contexts,
+        Opcode::QUERY_HCA_CAP => hca::query_capabilities,
+        Opcode::SET_HCA_CAP => hca::set_capabilities,
+        Opcode::QUERY_PAGES => hca::query_pages,
+        Opcode::MANAGE_PAGES => hca::manage_pages,
+        Opcode::ALLOC_UAR => domains::alloc_uar,
+        Opcode::DEALLOC_UAR => domains::dealloc_uar,
+        Opcode::ALLOC_PD => domains::alloc_pd,
+        Opcode::DEALLOC_PD => domains::dealloc_pd,
+        Opcode::ALLOC_XRCD => domains::alloc_xrcd,
+        Opcode::DEALLOC_XRCD => domains::dealloc_xrcd,
+        Opcode::ALLOC_TRANSPORT_DOMAIN => domains::alloc_transport_domain,
+        Opcode::DEALLOC_TRANSPORT_DOMAIN => domains::dealloc_transport_domain,
+        Opcode::CREATE_UCTX => domains::create_uctx,
+        Opcode::DESTROY_UCTX => domains::destroy_uctx,
+        Opcode::CREATE_UMEM => domains::create_umem,
+        Opcode::DESTROY_UMEM => domains::destroy_umem,
+        Opcode::CREATE_EQ => eq::create,
+        Opcode::DESTROY_EQ => eq::destroy,
+        Opcode::QUERY_EQ => eq::query,
+        Opcode::QUERY_HCA_VPORT_CONTEXT => vport::query_context,
+        Opcode::MODIFY_HCA_VPORT_CONTEXT => vport::modify_context,
+        Opcode::QUERY_HCA_VPORT_GID => vport::query_gid,
+        Opcode::QUERY_HCA_VPORT_PKEY => vport::query_pkey,
+        Opcode::QUERY_VPORT_STATE => vport::query_state,
+        Opcode::ACCESS_REG => register::access,
+        _ => return None,
+    })
+}

@@ -1,0 +1,207 @@
+//! Doorbell pages, domains, user contexts and their memory, counters.
+
+use wqe_format::mlx5::firmware::devx::{
+    CreateUctxIn, CreateUctxOut, CreateUmemIn, CreateUmemOut, DestroyUctxIn, DestroyUmemIn,
+};
+use wqe_format::mlx5::firmware::domain::{
+    AllocPdOut, AllocTransportDomainOut, AllocXrcdOut, DeallocPdIn, DeallocTransportDomainIn,
+    DeallocXrcdIn,
+};
+use wqe_format::mlx5::firmware::uar::{AllocUarOut, DeallocUarIn};
+
+use super::owner::{self, uid};
+use super::refusal::{bad_parameter, bad_resource, busy, no_resources};
+use super::{Reply, done};
+use crate::device::Device;
+use crate::resources::{Buffer, Pd, TransportDomain, Uar, Uctx, Umem, Xrcd};
+
+/// Where `CREATE_UMEM` lists pages: `umem` lies at 0x80, its `mtt` 0x100 bits on.
+const UMEM_PAGES: usize = 0x30;
+
+pub(super) fn alloc_uar(device: &mut Device, input: &[u8]) -> Reply {
+    let number = device
+        .resources
+        .uars
+        .free_number()
+        .ok_or(no_resources("no page is left"))?;
+    device
+        .resources
+        .uars
+        .insert(number, Uar { uid: uid(input) });
+    let mut output = AllocUarOut::zeroed();
+    output.set_uar(number);
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn dealloc_uar(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DeallocUarIn::new(input)?.uar();
+    let page = device.resources.uars.get(number).map(|page| page.uid);
+    owner::check(input, page)?;
+    let resources = &device.resources;
+    let used = resources.eqs.iter().any(|(_, eq)| eq.uar == number)
+        || resources.cqs.iter().any(|(_, cq)| cq.uar == number)
+        || resources
+            .qps
+            .iter()
+            .any(|(_, qp)| qp.uar == number && qp.send.is_some());
+    if used {
+        return Err(busy("queues have their doorbells in this page"));
+    }
+    device.resources.uars.remove(number);
+    done()
+}
+
+pub(super) fn alloc_pd(device: &mut Device, input: &[u8]) -> Reply {
+    let number = device
+        .resources
+        .pds
+        .free_number()
+        .ok_or(no_resources("no PD is left"))?;
+    device.resources.pds.insert(number, Pd { uid: uid(input) });
+    let mut output = AllocPdOut::zeroed();
+    output.set_pd(number);
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn dealloc_pd(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DeallocPdIn::new(input)?.pd();
+    owner::check(input, device.resources.pds.get(number).map(|pd| pd.uid))?;
+    let resources = &device.resources;
+    let used = resources.qps.iter().any(|(_, qp)| qp.pd == number)
+        || resources.srqs.iter().any(|(_, srq)| srq.pd == number)
+        || resources
+            .mkeys
+            .iter()
+            .any(|(_, key)| key.pd == number && !key.free);
+    if used {
+        return Err(busy("the PD is in use"));
+    }
+    device.resources.pds.remove(number);
+    done()
+}
+
+pub(super) fn alloc_xrcd(device: &mut Device, input: &[u8]) -> Reply {
+    let number = device
+        .resources
+        .xrcds
+        .free_number()
+        .ok_or(no_resources("no XRCD is left"))?;
+    device
+        .resources
+        .xrcds
+        .insert(number, Xrcd { uid: uid(input) });
+    let mut output = AllocXrcdOut::zeroed();
+    output.set_xrcd(number);
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn dealloc_xrcd(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DeallocXrcdIn::new(input)?.xrcd();
+    owner::check(
+        input,
+        device.resources.xrcds.get(number).map(|xrcd| xrcd.uid),
+    )?;
+    let resources = &device.resources;
+    let used = resources.qps.iter().any(|(_, qp)| qp.xrcd == number)
+        || resources.srqs.iter().any(|(_, srq)| srq.xrcd == number);
+    if used {
+        return Err(busy("the XRC domain is in use"));
+    }
+    device.resources.xrcds.remove(number);
+    done()
+}
+
+pub(super) fn alloc_transport_domain(device: &mut Device, input: &[u8]) -> Reply {
+    let table = &mut device.resources.transport_domains;
+    let number = table
+        .free_number()
+        .ok_or(no_resources("no transport domain is left"))?;
+    table.insert(number, TransportDomain { uid: uid(input) });
+    let mut output = AllocTransportDomainOut::zeroed();
+    output.set_transport_domain(number);
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn dealloc_transport_domain(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DeallocTransportDomainIn::new(input)?.transport_domain();
+    let domain = device.resources.transport_domains.get(number);
+    owner::check(input, domain.map(|domain| domain.uid))?;
+    device.resources.transport_domains.remove(number);
+    done()
+}
+
+pub(super) fn create_uctx(device: &mut Device, input: &[u8]) -> Reply {
+    let capabilities = CreateUctxIn::new(input)?.uctx().cap();
+    let table = &mut device.resources.uctxs;
+    let number = table
+        .free_number()
+        .ok_or(no_resources("no user context is left"))?;
+    table.insert(number, Uctx { capabilities });
+    let mut output = CreateUctxOut::zeroed();
+    output.set_uid(number as u16);
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn destroy_uctx(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DestroyUctxIn::new(input)?.uid();
+    let resources = &device.resources;
+    if resources.uctxs.get(u32::from(number)).is_none() {
+        return Err(bad_resource("there is no such user context"));
+    }
+    let used = resources.qps.iter().any(|(_, qp)| qp.uid == number)
+        || resources.srqs.iter().any(|(_, srq)| srq.uid == number)
+        || resources.cqs.iter().any(|(_, cq)| cq.uid == number)
+        || resources.mkeys.iter().any(|(_, key)| key.uid == number)
+        || resources.pds.iter().any(|(_, pd)| pd.uid == number)
+        || resources.umems.iter().any(|(_, umem)| umem.uid == number)
+        || resources.uars.iter().any(|(_, uar)| uar.uid == number);
+    if used {
+        return Err(busy("the user context has resources"));
+    }
+    device.resources.uctxs.remove(u32::from(number));
+    done()
+}
+
+pub(super) fn create_umem(device: &mut Device, input: &[u8]) -> Reply {
+    let view = CreateUmemIn::new(input)?;
+    let umem = view.umem();
+    // `log_page_size` counts from 4 KiB.
+    let log_page = umem.log_page_size().saturating_add(12);
+    let count = usize::try_from(umem.num_of_mtt()).unwrap_or(usize::MAX);
+    // The lowest bits of an entry are rights.
+    let list = input.get(UMEM_PAGES..).unwrap_or_default();
+    let pages: Vec<u64> = owner::addresses(list)
+        .take(count)
+        .map(|page| page & !7)
+        .collect();
+    if pages.len() != count {
+        return Err(bad_parameter("there are fewer pages than are claimed"));
+    }
+    if log_page > 40 || u64::from(umem.page_offset()) >> log_page != 0 {
+        return Err(bad_parameter("the memory begins outside its first page"));
+    }
+    let buffer = Buffer {
+        pages,
+        log_page,
+        start: umem.page_offset(),
+    };
+    let uid = uid(input);
+    let table = &mut device.resources.umems;
+    let number = table
+        .free_number()
+        .ok_or(no_resources("no user memory is left"))?;
+    table.insert(number, Umem { uid, buffer });
+    let mut output = CreateUmemOut::zeroed();
+    output.set_umem_id(number);
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn destroy_umem(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DestroyUmemIn::new(input)?.umem_id();
+    owner::check(
+        input,
+        device.resources.umems.get(number).map(|umem| umem.uid),
+    )?;
+    device.resources.umems.remove(number);
+    done()
+}
