@@ -89,15 +89,6 @@ impl Dma {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Maps::default();
     }
 
-    /// How many maps there are.
-    pub(super) fn count(&self) -> usize {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .ranges
-            .len()
-    }
-
     /// Calls `act` with each part of a range in order: its place in the range and its bytes.
     fn parts(
         &self,
@@ -142,7 +133,14 @@ impl Maps {
         {
             return Ok(region);
         }
-        let size = usize::try_from(data.len().max(end)).map_err(io::Error::other)?;
+        // Touching a mapping behind the file's end kills the process.
+        if data.len() < end {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a map reaches beyond its file",
+            ));
+        }
+        let size = usize::try_from(data.len()).map_err(io::Error::other)?;
         let region = MmapRegion::from_file(FileOffset::new(file, 0), size);
         let region = Arc::new(region.map_err(io::Error::other)?);
         self.files.insert(key, Arc::downgrade(&region));
@@ -167,5 +165,110 @@ impl GuestMemory for Dma {
         })?;
         let len = from.len();
         complete.then_some(()).ok_or(DmaFault { iova, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    /// A file of four pages, each filled with its number.
+    fn file() -> File {
+        let file = tempfile::tempfile().unwrap();
+        for page in 0..4u8 {
+            file.write_all_at(&[page; PAGE as usize], u64::from(page) * PAGE)
+                .unwrap();
+        }
+        file
+    }
+
+    /// Bus pages 16, 17 and 18 are the file's pages 3, 1 and (read-only) 2.
+    fn dma(file: &File) -> Dma {
+        let dma = Dma::default();
+        for (bus, page, writable) in [(16, 3, true), (17, 1, true), (18, 2, false)] {
+            dma.map(
+                bus * PAGE,
+                PAGE,
+                file.try_clone().unwrap(),
+                page * PAGE,
+                writable,
+            )
+            .unwrap();
+        }
+        dma
+    }
+
+    #[test]
+    fn an_access_is_split_over_maps() {
+        let file = file();
+        let dma = dma(&file);
+        let mut bytes = [9; 6];
+        dma.read(17 * PAGE - 3, &mut bytes).unwrap();
+        assert_eq!(bytes, [3, 3, 3, 1, 1, 1]);
+        dma.write(17 * PAGE - 1, &[7, 8]).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 4 * PAGE - 1).unwrap();
+        assert_eq!(byte, [7]);
+        file.read_exact_at(&mut byte, PAGE).unwrap();
+        assert_eq!(byte, [8]);
+        // Three maps at once, and one mapping behind them.
+        let mut all = vec![0; 3 * PAGE as usize];
+        dma.read(16 * PAGE, &mut all).unwrap();
+        assert_eq!((all[0], all[4097], all[8192]), (3, 1, 2));
+        let maps = dma.0.read().unwrap();
+        assert_eq!((maps.ranges.len(), maps.files.len()), (3, 1));
+    }
+
+    #[test]
+    fn what_is_not_mapped_is_a_fault_and_changes_nothing() {
+        let file = file();
+        let dma = dma(&file);
+        let mut bytes = [5; 8];
+        for iova in [
+            0,
+            16 * PAGE - 1,
+            19 * PAGE - 7,
+            19 * PAGE,
+            u64::MAX - 3,
+            u64::MAX,
+        ] {
+            assert_eq!(dma.read(iova, &mut bytes), Err(DmaFault { iova, len: 8 }));
+        }
+        assert_eq!(bytes, [5; 8]);
+        assert!(dma.write(18 * PAGE, &[1]).is_err(), "it is read-only");
+        assert!(dma.write(18 * PAGE - 1, &[1, 1]).is_err());
+        dma.read(18 * PAGE - 1, &mut bytes[..1]).unwrap();
+        assert_eq!(bytes[0], 1, "page 1 of the file, untouched");
+        assert_eq!(dma.read(u64::MAX, &mut []), Ok(()));
+    }
+
+    #[test]
+    fn maps_come_and_go() {
+        let file = file();
+        let dma = dma(&file);
+        let again = |bus, size| dma.map(bus, size, file.try_clone().unwrap(), 0, true);
+        assert!(again(17 * PAGE, PAGE).is_err(), "it would overlap");
+        assert!(again(15 * PAGE, 2 * PAGE).is_err());
+        assert!(again(0, 0).is_err());
+        assert!(again(u64::MAX, PAGE).is_err());
+        dma.unmap(17 * PAGE, PAGE);
+        assert!(dma.read(17 * PAGE, &mut [0]).is_err());
+        again(17 * PAGE, PAGE).unwrap();
+        let mut byte = [9];
+        dma.read(17 * PAGE, &mut byte).unwrap();
+        assert_eq!(byte, [0]);
+        dma.unmap_all();
+        assert!(dma.read(16 * PAGE, &mut byte).is_err());
+    }
+
+    #[test]
+    fn a_map_beyond_its_file_is_refused() {
+        let dma = Dma::default();
+        assert!(dma.map(0, 5 * PAGE, file(), 0, true).is_err());
+        assert!(dma.map(0, PAGE, file(), u64::MAX - 1, true).is_err());
     }
 }
