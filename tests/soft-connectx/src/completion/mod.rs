@@ -4,6 +4,8 @@ pub(crate) mod cqe;
 
 use std::time::Duration;
 
+use wqe_format::mlx5::firmware::EventType;
+
 use crate::device::Device;
 use crate::events;
 use crate::resources::{Cq, Ring};
@@ -138,13 +140,8 @@ fn fail(device: &mut Device, cqn: u32) {
     if std::mem::replace(&mut cq.data.failed, true) {
         return;
     }
-    let eqn = cq.eqn;
     log::warn!("completion queue {cqn:#x} overran");
-    let mut data = [0; 12];
-    data[..4].copy_from_slice(&cqn.to_be_bytes());
-    data[11] = OVERRUN;
-    let _ = eqn;
-    events::raise_async(device, events::kind::CQ_ERROR, &data);
+    events::cq_error(device, cqn, OVERRUN);
 }
 
 fn notify(device: &mut Device, cqn: u32) {
@@ -157,7 +154,7 @@ fn notify(device: &mut Device, cqn: u32) {
     let eqn = cq.eqn;
     let mut data = [0; 28];
     data[24..].copy_from_slice(&cqn.to_be_bytes());
-    events::raise(device, eqn, events::kind::COMPLETION, &data);
+    events::raise(device, eqn, EventType::COMP, &data);
 }
 
 /// The 8 bytes written to a page's arm register: serial number, kind and consumer index, then
