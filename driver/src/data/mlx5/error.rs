@@ -35,6 +35,10 @@ pub enum PostError {
     ChecksumsOff,
     /// A work request is longer than those that the queue was created for, or one that the program built is empty.
     Length,
+    /// A key's layout that is not in the work request.
+    KeyElsewhere,
+    /// Access that a key cannot grant.
+    KeyAccess,
     /// Nothing to copy, or more than the device copies at once.
     CopyLength,
     /// No work request was begun, or it got no destination or payload that its operation needs.
@@ -62,7 +66,7 @@ impl PostError {
             }
             // To libmlx5, a queue that does not send is one that takes no scatter/gather elements, not even none.
             (Self::WrongState, Verb::PostSend) => libc::ENOMEM,
-            (Self::AtomicsOff | Self::WindowTooLong, _) => libc::EOPNOTSUPP,
+            (Self::AtomicsOff | Self::WindowTooLong | Self::KeyElsewhere, _) => libc::EOPNOTSUPP,
             _ => libc::EINVAL,
         })
     }
@@ -85,6 +89,8 @@ impl fmt::Display for PostError {
             Self::Segmentation => "a segmentation header or payload that the device does not take",
             Self::ChecksumsOff => "the device does not compute checksums for this queue",
             Self::Length => "a work request of a length that the queue was not created for",
+            Self::KeyElsewhere => "a key's layout goes into the work request (IBV_SEND_INLINE)",
+            Self::KeyAccess => "access that a key cannot grant by a work request",
             Self::CopyLength => "nothing to copy, or more than the device copies at once",
             Self::Incomplete => "the work request is not complete",
         })

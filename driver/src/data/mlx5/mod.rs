@@ -40,8 +40,9 @@ pub use record::{
 pub use register::{BlueFlame, Register, Sharing};
 pub use rq::{RecvParts, RecvQueue};
 pub use sq::{
-    AtomicOperands, Bind, Destination, Draft, InlinePiece, Operation, Remote, Segmentation,
-    SendFlags, SendLimits, SendParts, SendQueue, SendRequest, WrOpcode,
+    AtomicOperands, Bind, Destination, Draft, InlinePiece, KeyLayout, KeyUpdate, Operation,
+    PatternPiece, Remote, Segmentation, SendFlags, SendLimits, SendParts, SendQueue, SendRequest,
+    WrOpcode,
 };
 pub use srq::{RecvRequest, SharedReceiveQueue, SrqParts, SrqShared};
 pub use table::{BadUserIndex, Reader, USER_INDICES, UserIndexTable, Visit};

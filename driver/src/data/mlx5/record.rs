@@ -59,6 +59,8 @@ pub enum WorkKind {
     Raw = 4,
     /// The device copied memory (`IBV_WC_DRIVER3`).
     Memcpy = 5,
+    /// Canceled before it was begun; as its own opcode says, not the completion's.
+    Canceled = 6,
 }
 
 /// What is remembered of a send work request.
@@ -120,6 +122,7 @@ impl RawRecord {
                 3 => WorkKind::Mkey,
                 4 => WorkKind::Raw,
                 5 => WorkKind::Memcpy,
+                6 => WorkKind::Canceled,
                 _ => WorkKind::Plain,
             },
         }

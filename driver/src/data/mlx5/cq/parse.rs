@@ -92,6 +92,7 @@ fn opcode_of_record(kind: &RequestKind, work: &WorkRecord) -> u32 {
         WorkKind::LocalInv => opcode::LOCAL_INV,
         WorkKind::Mkey => opcode::DRIVER1,
         WorkKind::Memcpy => opcode::DRIVER3,
+        WorkKind::Canceled => request_kind(Opcode(work.opcode)).opcode,
         WorkKind::Plain => kind.opcode,
     }
 }

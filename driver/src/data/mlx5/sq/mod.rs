@@ -10,7 +10,10 @@
 //! | `steps` | the rarer steps |
 //! | `operation` | what a work request of such a batch does |
 //! | `segments` | local memory, windows, packets: the segments that both write |
+//! | `umr` | configuring memory keys |
+//! | `cancel` | canceling what the device has not begun |
 
+mod cancel;
 mod draft;
 mod list;
 mod operation;
@@ -18,6 +21,7 @@ mod quick;
 mod request;
 mod segments;
 mod steps;
+mod umr;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -32,6 +36,8 @@ pub use request::{
     AtomicOperands, Bind, Destination, InlinePiece, Remote, Segmentation, SendFlags, SendRequest,
     WrOpcode,
 };
+
+pub use umr::{KeyLayout, KeyUpdate, PatternPiece};
 
 use super::error::PostError;
 use super::record::{QueueKind, QueueRecord, SendShared, Slots, WorkKind};

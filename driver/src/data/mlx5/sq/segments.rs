@@ -19,7 +19,7 @@ const MAX_WINDOW: u64 = 1 << 31;
 const MIN_TSO_HEADER: u16 = 14;
 
 /// Access of windows with libibverbs' numbers, and mlx5's.
-const ACCESS: [(u32, MkeyAccess); 4] = [
+pub(super) const ACCESS: [(u32, MkeyAccess); 4] = [
     (1, MkeyAccess::LOCAL_WRITE),
     (1 << 1, MkeyAccess::REMOTE_WRITE),
     (1 << 2, MkeyAccess::REMOTE_READ),

@@ -136,7 +136,7 @@ impl SendQueue {
 
     /// Says the work request's length in its control segment.
     #[inline(always)]
-    fn write_ds(&self, draft: &Draft) {
+    pub(super) fn write_ds(&self, draft: &Draft) {
         let at = self.ring.block(draft.blocks);
         self.put_first_half(at, draft.ctrl | u64::from(draft.ds));
     }
@@ -390,7 +390,7 @@ impl SendQueue {
 
 impl Draft {
     #[inline(always)]
-    fn set_ds(&mut self, ds: u32) {
+    pub(super) fn set_ds(&mut self, ds: u32) {
         self.ds = ds;
         self.next = self.blocks.wrapping_add((ds + 3) >> 2);
     }

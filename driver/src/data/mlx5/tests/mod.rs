@@ -2,6 +2,7 @@
 //! of bytes from the manual's field positions and knows nothing of rings, or stand in the test.
 
 mod draft;
+mod keys;
 mod model;
 mod packets;
 mod recv;
