@@ -1,66 +1,12 @@
 //! mlx5 layouts and numbers against C: the installed `infiniband/mlx5dv.h`, and what that lacks against the source of
 //! rdma-core named by `OXVERBS_RDMA_CORE_SRC=dir[:dir]` (`providers/mlx5/wqe.h`).
 
-use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 use std::os::unix::fs::symlink;
 
-use test_support::c::{compile_and_run, include_dirs};
+use test_support::c::{Facts, include_dirs};
 use test_support::skip::skip;
 use wqe_format::mlx5::*;
-
-/// One thing that C and Rust must agree on: a C expression and its value here.
-struct Fact {
-    expression: String,
-    value: u64,
-}
-
-#[derive(Default)]
-struct Facts(Vec<Fact>);
-
-impl Facts {
-    fn add(&mut self, expression: impl Into<String>, value: impl Into<u64>) {
-        self.0.push(Fact {
-            expression: expression.into(),
-            value: value.into(),
-        });
-    }
-
-    /// Compiles a program that prints every expression, and compares.
-    fn check(&self, preamble: &str, include: &[&std::path::Path]) -> Result<(), String> {
-        let mut source = format!(
-            "#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n{preamble}\nint main(void) {{\n"
-        );
-        for fact in &self.0 {
-            writeln!(
-                source,
-                "printf(\"%llu\\n\", (unsigned long long)(uint64_t)({}));",
-                fact.expression
-            )
-            .unwrap();
-        }
-        source.push_str("return 0; }\n");
-        let output = compile_and_run(&source, include)?;
-        let mut lines = output.lines();
-        let mut wrong = String::new();
-        for fact in &self.0 {
-            let c: u64 = lines
-                .next()
-                .ok_or("the program printed too little")?
-                .parse()
-                .map_err(|e| format!("{e}"))?;
-            if c != fact.value {
-                writeln!(
-                    wrong,
-                    "{}: C {c:#x}, Rust {:#x}",
-                    fact.expression, fact.value
-                )
-                .unwrap();
-            }
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
-    }
-}
 
 /// Size of a struct, and offset and size of its fields: `c_type, Rust { c_field = rust_field, … }`.
 macro_rules! layout {
@@ -348,7 +294,7 @@ fn rdma_core_source_agrees() {
         let include = tempfile::tempdir().unwrap();
         symlink(tree.join("libibverbs"), include.path().join("infiniband")).unwrap();
         let mut facts = private();
-        facts.0.extend(public().0);
+        facts.extend(public());
         facts
             .check("#include <wqe.h>", &[&provider, include.path()])
             .unwrap_or_else(|wrong| panic!("{}: {wrong}", provider.display()));

@@ -31,6 +31,10 @@ fn main() -> anyhow::Result<()> {
             ),
         }
     }
+    match witness::linux_source(&cache)? {
+        Some(dir) => println!("export OXVERBS_LINUX_SRC={}", dir.display()),
+        None => eprintln!("the archive lacks linux-source-6.12"),
+    }
     let (headers, sources) = (env::join_paths(headers)?, env::join_paths(sources)?);
     println!("export OXVERBS_UAPI_HEADERS={}", headers.display());
     println!(

@@ -86,6 +86,42 @@ pub fn ucx(cache: &Cache, release: Userland) -> Result<PathBuf> {
     Ok(cache.tree(&recipe, |_| Ok(()), |_| Ok(()))?.dir)
 }
 
+/// Of the source of Linux 6.12, as Debian's package has it: `include/linux/mlx5/` and `cmd.c` of mlx5_core.
+///
+/// The package is large (150 MB); what is not wanted of it is not kept. `None`: the archive's index lists it, but the
+/// archive does not have the file.
+pub fn linux_source(cache: &Cache) -> Result<Option<PathBuf>> {
+    const TARBALL: &str = "usr/src/linux-source-6.12.tar.xz";
+    let recipe = Recipe {
+        name: "linux-source",
+        suites: &["trixie"],
+        packages: &["linux-source-6.12"],
+        essential: false,
+        only_prefix: "linux-source",
+        filter: |path| path == TARBALL,
+        version: 1,
+    };
+    let finish = |dir: &Path| {
+        let tarball = dir.join(TARBALL);
+        let file = fs::File::open(&tarball).map_err(|error| disk(error, &tarball))?;
+        let data = liblzma::read::XzDecoder::new_multi_decoder(file);
+        unpack_tar(data, dir, |path| {
+            path.contains("/include/linux/mlx5/") || path.ends_with("/mlx5/core/cmd.c")
+        })
+        .with_context(|| format!("unpacking {}", tarball.display()))?;
+        fs::remove_dir_all(dir.join("usr")).map_err(|error| disk(error, dir))
+    };
+    let tree = match cache.tree(&recipe, |_| Ok(()), finish) {
+        Ok(tree) => tree,
+        Err(error) if error.is::<Gone>() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    for package in &tree.packages {
+        let _ = fs::remove_file(cache.path(&format!("debs/{}.deb", package.sha256)));
+    }
+    Ok(Some(tree.dir.join("linux-source-6.12")))
+}
+
 /// The upstream source of rdma-core as Debian's source package of a release holds it (without Debian's patches).
 ///
 /// `None`: the archive's index lists it, but the archive does not have the file. Some mirrors carry no sources of older

@@ -2,6 +2,7 @@
 //! compared with what Rust says.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -62,4 +63,74 @@ pub fn include_dirs(variable: &str) -> Vec<PathBuf> {
                 .collect()
         })
         .unwrap_or_default()
+}
+
+/// One thing that C and Rust must agree on: a C expression and its value here.
+#[derive(Debug)]
+struct Fact {
+    expression: String,
+    value: u64,
+}
+
+/// What C and Rust must agree on.
+#[derive(Debug, Default)]
+pub struct Facts(Vec<Fact>);
+
+impl Facts {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds those of another.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Adds a C expression and its value here.
+    pub fn add(&mut self, expression: impl Into<String>, value: impl Into<u64>) {
+        self.0.push(Fact {
+            expression: expression.into(),
+            value: value.into(),
+        });
+    }
+
+    /// Compiles a program that prints every expression, and compares.
+    ///
+    /// # Errors
+    ///
+    /// Every expression whose value differs, or the compiler's messages.
+    pub fn check(&self, preamble: &str, include: &[&Path]) -> Result<(), String> {
+        let mut source = format!(
+            "#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n{preamble}\nint main(void) {{\n"
+        );
+        for fact in &self.0 {
+            writeln!(
+                source,
+                "printf(\"%llu\\n\", (unsigned long long)(uint64_t)({}));",
+                fact.expression
+            )
+            .unwrap();
+        }
+        source.push_str("return 0; }\n");
+        let output = compile_and_run(&source, include)?;
+        let mut lines = output.lines();
+        let mut wrong = String::new();
+        for fact in &self.0 {
+            let c: u64 = lines
+                .next()
+                .ok_or("the program printed too little")?
+                .parse()
+                .map_err(|e| format!("{e}"))?;
+            if c != fact.value {
+                writeln!(
+                    wrong,
+                    "{}: C {c:#x}, Rust {:#x}",
+                    fact.expression, fact.value
+                )
+                .unwrap();
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    }
 }

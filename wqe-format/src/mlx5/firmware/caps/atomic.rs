@@ -1,6 +1,6 @@
 //! Capabilities of atomic operations.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Capabilities of atomic operations (type 3).

@@ -1,6 +1,6 @@
 //! Asking for capabilities and setting them.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Input of QUERY_HCA_CAP (0x100).

@@ -1,6 +1,6 @@
 //! Capabilities of Ethernet offloads.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Capabilities of Ethernet offloads (type 1).

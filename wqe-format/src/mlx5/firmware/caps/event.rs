@@ -1,6 +1,6 @@
 //! Capabilities of events that user space can subscribe to.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Events that user space can subscribe to (type 0x14).

@@ -1,6 +1,6 @@
 //! Capabilities of flow tables.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Capabilities of a function's flow tables (type 7).

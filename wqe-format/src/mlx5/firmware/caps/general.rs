@@ -1,6 +1,6 @@
 //! General capabilities.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// General capabilities (type 0 of QUERY_HCA_CAP).

@@ -1,6 +1,6 @@
 //! General capabilities, second page.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// General capabilities, second page (type 0x20).

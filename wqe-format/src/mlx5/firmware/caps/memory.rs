@@ -1,6 +1,6 @@
 //! Capabilities of memory on the device.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Capabilities of memory on the device (type 0xf).

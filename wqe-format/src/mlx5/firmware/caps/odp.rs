@@ -1,6 +1,6 @@
 //! Capabilities of on-demand paging.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Capabilities of on-demand paging (type 2).

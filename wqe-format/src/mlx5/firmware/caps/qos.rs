@@ -1,6 +1,6 @@
 //! Capabilities of quality of service.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Capabilities of quality of service (type 0xc).

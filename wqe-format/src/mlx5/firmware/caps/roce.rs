@@ -1,6 +1,6 @@
 //! Capabilities of RoCE.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Capabilities of RoCE (type 4).

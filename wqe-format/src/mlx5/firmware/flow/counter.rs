@@ -1,7 +1,7 @@
 //! Counters of flows.
 
-use super::super::layout::layouts;
-use super::super::vport::TrafficCounter;
+use crate::mlx5::firmware::layout::layouts;
+use crate::mlx5::firmware::vport::TrafficCounter;
 
 layouts! {
     /// Input of ALLOC_FLOW_COUNTER (0x939).

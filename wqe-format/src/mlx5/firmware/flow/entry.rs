@@ -1,7 +1,7 @@
 //! Flow table entries: what to do with packets that match.
 
-use super::super::flow::matching::FteMatchParam;
-use super::super::layout::layouts;
+use super::matching::FteMatchParam;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Flow table entry: what it matches and what is done then.

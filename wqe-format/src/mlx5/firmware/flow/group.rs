@@ -1,7 +1,7 @@
 //! Flow groups: the entries of a table that look at the same bits.
 
-use super::super::flow::matching::FteMatchParam;
-use super::super::layout::layouts;
+use super::matching::FteMatchParam;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Input of CREATE_FLOW_GROUP (0x933).

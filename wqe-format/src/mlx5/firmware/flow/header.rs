@@ -1,6 +1,6 @@
 //! Packets changed on the way: headers added, removed, rewritten.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// A header to be added or removed.

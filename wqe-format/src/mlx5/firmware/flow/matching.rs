@@ -1,6 +1,6 @@
 //! What flow table entries look at.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Values or masks of what a flow table entry looks at.

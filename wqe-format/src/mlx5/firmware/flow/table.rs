@@ -1,6 +1,6 @@
 //! Flow tables.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Flow table context.

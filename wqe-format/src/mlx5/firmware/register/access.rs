@@ -1,6 +1,6 @@
 //! Access to registers by a command.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// Input of ACCESS_REG (0x805).

@@ -1,6 +1,6 @@
 //! Registers that tell which registers there are.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// PCAM (0x507f): which registers of ports there are.

@@ -1,6 +1,6 @@
 //! Counters of a port.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// PPCNT (0x5008): a port's counters, in groups.

@@ -1,6 +1,6 @@
 //! Registers of the host's side.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// HOST_ENDIANNESS (0x7004).

@@ -1,6 +1,6 @@
 //! Registers of a pluggable module.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// MCIA (0x9014): memory of a pluggable module.

@@ -1,6 +1,6 @@
 //! Registers of a port: speed, state, MTU, lanes.
 
-use super::super::layout::layouts;
+use crate::mlx5::firmware::layout::layouts;
 
 layouts! {
     /// PAOS (0x5006): a port's administrative and operational state.
