@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use lab::{Ended, Guest, Outcome, Provider, Resources, Step, step::quote};
+use lab::{
+    Config, ConnectX, Device, Ended, Guest, Outcome, Provider, Resources, Step, step::quote,
+};
 use regex::Regex;
 use serde::Serialize;
 
@@ -16,6 +18,7 @@ mod table;
 
 use table::{Ready, Run, Sides};
 
+use crate::compare;
 use crate::lab::{GuestArguments, end_guests_on_ctrl_c};
 
 /// What is run.
@@ -77,6 +80,9 @@ struct Served {
 struct Report<'a> {
     #[serde(flatten)]
     versions: &'a lab::Versions,
+    device: Device,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connectx: Option<ConnectX>,
     provider: Provider,
     passed: usize,
     failed: usize,
@@ -89,7 +95,7 @@ struct Report<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let filter = Regex::new(&arguments.filter).context("--filter")?;
     let config = arguments.guest.config();
-    let mut runs = table::runs(TABLE, config.kernel, config.userland).context("tests/apps.toml")?;
+    let mut runs = table::runs(TABLE, &config).context("tests/apps.toml")?;
     runs.retain(|run| filter.is_match(&run.name) && (run.ci || !arguments.ci));
     if config.provider == Provider::Official {
         // The Rust programs are ours by themselves.
@@ -116,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let mut left = runs.iter();
     guest.run_all(steps, |outcome| {
         if let Some(run) = left.next() {
-            let row = judge(run, outcome, config.provider);
+            let row = judge(run, outcome, &config);
             eprintln!("{:>7.1} s  {:8} {}", row.seconds, row.word(), row.name);
             rows.push(row);
         }
@@ -137,6 +143,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     if let Some(path) = &arguments.json {
         let report = Report {
             versions: &versions,
+            device: config.device,
+            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
             provider: config.provider,
             passed,
             failed,
@@ -153,8 +161,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         Provider::Official => "official",
     };
     println!(
-        "apps rxe {} {} {provider}: {passed} passed, {failed} failed",
-        versions.kernel, versions.userland
+        "apps {} {} {} {provider}: {passed} passed, {failed} failed",
+        compare::name_of(&config),
+        versions.kernel,
+        versions.userland
     );
     Ok(u8::from(failed > 0 || passed == 0 || left_behind.is_some()))
 }
@@ -189,7 +199,7 @@ fn client_script(run: &Run) -> String {
          status=$?\n\
          sleep 0.1\n\
          for side in server client; do\n\
-             sed -n \"s#.*calling init: .*/\\(librxe-rdmav.*\\|liboxverbs.*\\)#{SERVED}$side \\1#p\" /tmp/ld/$side.* 2>/dev/null | sort -u\n\
+             sed -n \"s#.*calling init: .*/\\(librxe-rdmav.*\\|libmlx5.*\\|liboxverbs.*\\)#{SERVED}$side \\1#p\" /tmp/ld/$side.* 2>/dev/null | sort -u\n\
          done\n\
          exit $status\n",
         quote(&format!("exec {}", run.client))
@@ -230,10 +240,11 @@ impl Served {
     }
 
     /// What is wrong with the providers of a run.
-    fn complaint(&self, run: &Run, provider: Provider) -> Option<String> {
-        let expected = match provider {
-            Provider::Official => "librxe-rdmav",
-            Provider::Ours => "liboxverbs",
+    fn complaint(&self, run: &Run, config: &Config) -> Option<String> {
+        let expected = match (config.provider, config.device) {
+            (Provider::Official, Device::Rxe) => "librxe-rdmav",
+            (Provider::Official, Device::Mlx5) => "libmlx5",
+            (Provider::Ours, _) => "liboxverbs",
         };
         let through = |side: Sides| run.provider == Sides::Both || run.provider == side;
         let sides = [
@@ -259,7 +270,7 @@ impl Served {
 }
 
 /// Why a run did not pass; empty if it did.
-fn why_not(run: &Run, outcome: &Outcome, served: &Served, provider: Provider) -> String {
+fn why_not(run: &Run, outcome: &Outcome, served: &Served, config: &Config) -> String {
     let server = outcome.servers.first();
     if !outcome.ok() {
         let last = |text: &str| {
@@ -298,12 +309,12 @@ fn why_not(run: &Run, outcome: &Outcome, served: &Served, provider: Provider) ->
             return format!("the server's output does not match {pattern}");
         }
     }
-    served.complaint(run, provider).unwrap_or_default()
+    served.complaint(run, config).unwrap_or_default()
 }
 
-fn judge(run: &Run, outcome: &Outcome, provider: Provider) -> Row {
+fn judge(run: &Run, outcome: &Outcome, config: &Config) -> Row {
     let served = Served::of(&outcome.stdout);
-    let reason = why_not(run, outcome, &served, provider);
+    let reason = why_not(run, outcome, &served, config);
     Row {
         name: run.name.clone(),
         passed: reason.is_empty(),
@@ -385,15 +396,12 @@ fn leftover(guest: &mut Guest, before: &[Resources]) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab::{Kernel, Userland};
 
     fn a_run(more: &str) -> Run {
         let text = format!(
             "[[run]]\nname = \"n\"\nserver = \"s\"\nclient = \"c\"\nready = 5\nexpect = [\"good\"]\n{more}"
         );
-        table::runs(&text, Kernel::Stable, Userland::Trixie)
-            .unwrap()
-            .remove(0)
+        table::runs(&text, &Config::default()).unwrap().remove(0)
     }
 
     fn outcome(ended: Ended, stdout: &str, server: Ended) -> Outcome {
@@ -415,7 +423,13 @@ mod tests {
     #[test]
     fn a_run_passes_only_if_everything_is_right() {
         let zero = Ended::Exit(0);
-        let passes = |run: &Run, outcome: &Outcome, provider| judge(run, outcome, provider).passed;
+        let passes = |run: &Run, outcome: &Outcome, provider| {
+            let config = Config {
+                provider,
+                ..Config::default()
+            };
+            judge(run, outcome, &config).passed
+        };
         let run = a_run("");
         assert!(passes(&run, &outcome(zero, GOOD, zero), Provider::Ours));
         assert!(!passes(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use lab::{Kernel, Userland};
+use lab::{Config, Device, Kernel, Link, Userland};
 use regex::Regex;
 use serde::Deserialize;
 
@@ -40,6 +40,9 @@ struct Template {
     native: bool,
     #[serde(default = "yes")]
     ci: bool,
+    /// The guests' devices that can run it; none: all.
+    #[serde(default)]
+    links: Vec<Guests>,
     #[serde(default)]
     vary: BTreeMap<String, Vec<String>>,
 }
@@ -81,6 +84,26 @@ struct Cannot {
     reason: String,
     kernel: Option<Kernel>,
     userland: Option<Userland>,
+    link: Option<Guests>,
+}
+
+/// Guests by their device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Guests {
+    Rxe,
+    Ib,
+    Roce,
+}
+
+impl Guests {
+    fn of(config: &Config) -> Self {
+        match (config.device, config.connectx.link) {
+            (Device::Rxe, _) => Self::Rxe,
+            (Device::Mlx5, Link::Ib) => Self::Ib,
+            (Device::Mlx5, Link::Roce) => Self::Roce,
+        }
+    }
 }
 
 /// One run.
@@ -102,12 +125,17 @@ pub(crate) struct Run {
     pub(crate) cannot: Option<String>,
 }
 
-/// All runs for a kernel and a userland.
-pub(crate) fn runs(text: &str, kernel: Kernel, userland: Userland) -> Result<Vec<Run>> {
+/// All runs for a guest.
+pub(crate) fn runs(text: &str, config: &Config) -> Result<Vec<Run>> {
     let table: Table = toml::from_str(text)?;
-    let mut runs = Vec::new();
+    let gid = config.gid_index().to_string();
+    let guest = [("device", config.devices()[0]), ("gid", gid.as_str())];
+    let (mut runs, mut others) = (Vec::new(), Vec::new());
     for template in &table.runs {
-        for words in combinations(&template.vary) {
+        let here = template.links.is_empty() || template.links.contains(&Guests::of(config));
+        let runs = if here { &mut runs } else { &mut others };
+        for mut words in combinations(&template.vary) {
+            words.extend(guest);
             let run = expand(template, &words).with_context(|| format!("run {}", template.name))?;
             if runs.iter().any(|known: &Run| known.name == run.name) {
                 bail!("two runs are named {}", run.name);
@@ -116,11 +144,13 @@ pub(crate) fn runs(text: &str, kernel: Kernel, userland: Userland) -> Result<Vec
         }
     }
     for cannot in table.cannot {
-        let Some(run) = runs.iter_mut().find(|run| run.name == cannot.run) else {
+        let mut all = runs.iter_mut().chain(&mut others);
+        let Some(run) = all.find(|run| run.name == cannot.run) else {
             bail!("no run is named {} (in a [[cannot]])", cannot.run);
         };
-        if cannot.kernel.is_none_or(|only| only == kernel)
-            && cannot.userland.is_none_or(|only| only == userland)
+        if cannot.kernel.is_none_or(|only| only == config.kernel)
+            && cannot.userland.is_none_or(|only| only == config.userland)
+            && cannot.link.is_none_or(|only| only == Guests::of(config))
         {
             run.cannot = Some(cannot.reason);
         }
@@ -201,7 +231,13 @@ mod tests {
             reason = "r"
             kernel = "stable"
         "#;
-        let of = |kernel| runs(text, kernel, Userland::Trixie).unwrap();
+        let of = |kernel| {
+            let config = Config {
+                kernel,
+                ..Config::default()
+            };
+            runs(text, &config).unwrap()
+        };
         let names: Vec<String> = of(Kernel::Stable).into_iter().map(|run| run.name).collect();
         assert_eq!(names, ["x 1", "x 1 -e", "x 2", "x 2 -e"]);
         let last = |kernel| of(kernel).pop().unwrap();
@@ -213,12 +249,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let error = |text: &str| {
-            format!(
-                "{:#}",
-                runs(text, Kernel::Stable, Userland::Trixie).unwrap_err()
-            )
-        };
+        let error = |text: &str| format!("{:#}", runs(text, &Config::default()).unwrap_err());
         let run = "[[run]]\nname = \"x\"\nclient = \"c\"\n";
         assert!(error(&format!("{run}{run}")).contains("two runs"));
         assert!(error(&format!("{run}ready = 5\n")).contains("ready"));
@@ -229,13 +260,66 @@ mod tests {
         );
     }
 
+    /// A guest with a software ConnectX.
+    fn mlx5(link: Link) -> Config {
+        Config {
+            device: Device::Mlx5,
+            connectx: lab::ConnectX {
+                link,
+                ..lab::ConnectX::default()
+            },
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn each_guest_has_its_runs_with_its_own_device() {
+        let text = r#"
+            [[run]]
+            name = "all"
+            client = "c -d {device} -g {gid} {word}"
+            vary = { word = ["w"] }
+            [[run]]
+            name = "some"
+            client = "c"
+            links = ["rxe", "roce"]
+            [[cannot]]
+            run = "some"
+            reason = "r"
+            link = "roce"
+        "#;
+        let names = |config: &Config| -> Vec<String> {
+            let runs = runs(text, config).unwrap();
+            let name = |run: Run| format!("{}:{}:{}", run.name, run.client, run.cannot.is_some());
+            runs.into_iter().map(name).collect()
+        };
+        assert_eq!(
+            names(&Config::default()),
+            ["all:c -d rxe0 -g 1 w:false", "some:c:false"]
+        );
+        assert_eq!(names(&mlx5(Link::Ib)), ["all:c -d mlx5_0 -g 0 w:false"]);
+        assert_eq!(
+            names(&mlx5(Link::Roce)),
+            ["all:c -d mlx5_0 -g 3 w:false", "some:c:true"]
+        );
+    }
+
     #[test]
     fn the_checked_in_table_is_sound() {
+        let mut configs = vec![mlx5(Link::Ib), mlx5(Link::Roce)];
         for kernel in [Kernel::Stable, Kernel::Backports] {
             for userland in [Userland::Bookworm, Userland::Trixie, Userland::Sid] {
-                let runs = runs(super::super::TABLE, kernel, userland).unwrap();
-                assert!(runs.len() > 80, "{}", runs.len());
+                configs.push(Config {
+                    kernel,
+                    userland,
+                    ..Config::default()
+                });
             }
+        }
+        for config in configs {
+            let runs = runs(super::super::TABLE, &config).unwrap();
+            assert!(runs.len() > 80, "{}", runs.len());
+            assert!(!runs.iter().any(|run| run.client.contains('{')));
         }
     }
 }
