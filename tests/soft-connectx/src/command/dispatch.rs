@@ -4,7 +4,7 @@ use wqe_format::mlx5::firmware::Opcode;
 
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
-use super::{Reply, domains, done, eq, hca, owner, register, vport};
+use super::{Reply, counter, domains, done, eq, hca, owner, register, vport};
 use crate::device::Device;
 
 type Command = fn(&mut Device, &[u8]) -> Reply;
@@ -74,6 +74,10 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::QUERY_HCA_VPORT_GID => vport::query_gid,
         Opcode::QUERY_HCA_VPORT_PKEY => vport::query_pkey,
         Opcode::QUERY_VPORT_STATE => vport::query_state,
+        Opcode::ALLOC_Q_COUNTER => counter::alloc,
+        Opcode::DEALLOC_Q_COUNTER => counter::dealloc,
+        Opcode::QUERY_Q_COUNTER => counter::query,
+        Opcode::QUERY_VPORT_COUNTER => counter::query_vport,
         Opcode::ACCESS_REG => register::access,
         _ => return None,
     })

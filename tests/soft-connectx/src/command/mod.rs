@@ -10,6 +10,7 @@
 //! A command is a function from its input to its output: of the output's bytes only status and
 //! syndrome are set by the interface. It changes nothing if it is refused.
 
+mod counter;
 mod dispatch;
 mod domains;
 mod eq;

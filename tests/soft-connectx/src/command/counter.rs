@@ -1,0 +1,82 @@
+//! Counters of queue pairs and of the port.
+
+use wqe_format::mlx5::firmware::q_counter::{
+    AllocQCounterOut, DeallocQCounterIn, QueryQCounterIn, QueryQCounterOut,
+};
+use wqe_format::mlx5::firmware::vport::QueryVportCounterOut;
+
+use super::owner::{self, uid};
+use super::refusal::no_resources;
+use super::{Reply, done};
+use crate::device::Device;
+use crate::resources::Counter;
+
+pub(super) fn alloc(device: &mut Device, input: &[u8]) -> Reply {
+    let table = &mut device.resources.counters;
+    let number = table
+        .free_number()
+        .ok_or(no_resources("no set of counters is left"))?;
+    let set = Counter {
+        uid: uid(input),
+        ..Counter::default()
+    };
+    table.insert(number, set);
+    let mut output = AllocQCounterOut::zeroed();
+    // The table ends before 255.
+    output.set_counter_set_id(u8::try_from(number).unwrap_or(0));
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn dealloc(device: &mut Device, input: &[u8]) -> Reply {
+    let number = u32::from(DeallocQCounterIn::new(input)?.counter_set_id());
+    let table = &mut device.resources.counters;
+    owner::check(input, table.get(number).map(|set| set.uid))?;
+    table.remove(number);
+    done()
+}
+
+pub(super) fn query(device: &mut Device, input: &[u8]) -> Reply {
+    let view = QueryQCounterIn::new(input)?;
+    let number = u32::from(view.counter_set_id());
+    let table = &mut device.resources.counters;
+    // Set 0 counts what no other set does, which is not modelled.
+    let mut default = Counter::default();
+    let set = if number == 0 {
+        &mut default
+    } else {
+        owner::check(input, table.get(number).map(|set| set.uid))?;
+        table.get_mut(number).unwrap_or(&mut default)
+    };
+    let mut output = QueryQCounterOut::zeroed();
+    output
+        .set_rx_write_requests(set.rx_write_requests)
+        .set_rx_read_requests(set.rx_read_requests)
+        .set_rx_atomic_requests(set.rx_atomic_requests)
+        .set_out_of_buffer(set.out_of_buffer)
+        .set_out_of_sequence(set.out_of_sequence)
+        .set_duplicate_request(set.duplicate_request)
+        .set_rnr_nak_retry_err(set.rnr_nak_retry_err)
+        .set_packet_seq_err(set.packet_seq_err)
+        .set_implied_nak_seq_err(set.implied_nak_seq_err)
+        .set_local_ack_timeout_err(set.local_ack_timeout_err)
+        .set_resp_local_length_error(set.resp_local_length_error)
+        .set_req_cqe_error(set.req_cqe_error)
+        .set_req_remote_access_errors(set.req_remote_access_errors)
+        .set_req_remote_invalid_request(set.req_remote_invalid_request)
+        .set_resp_remote_access_errors(set.resp_remote_access_errors)
+        .set_resp_cqe_error(set.resp_cqe_error)
+        .set_req_cqe_flush_error(set.req_cqe_flush_error)
+        .set_resp_cqe_flush_error(set.resp_cqe_flush_error);
+    if view.clear() {
+        *set = Counter {
+            uid: set.uid,
+            ..Counter::default()
+        };
+    }
+    Ok(output.into_inner().to_vec())
+}
+
+/// The port's counters, none of which are counted yet.
+pub(super) fn query_vport(_: &mut Device, _: &[u8]) -> Reply {
+    Ok(QueryVportCounterOut::zeroed().into_inner().to_vec())
+}
