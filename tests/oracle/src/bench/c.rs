@@ -45,6 +45,8 @@ struct Lane {
 struct Batches {
     send: Vec<ibv_send_wr>,
     recv: Vec<ibv_recv_wr>,
+    /// Flags of each, for the builder.
+    flags: Vec<u32>,
     sge: Box<ibv_sge>,
 }
 
@@ -130,6 +132,7 @@ impl<'a> CTimed<'a> {
             batches: Batches {
                 send: Vec::new(),
                 recv: Vec::new(),
+                flags: Vec::new(),
                 sge,
             },
             current: None,
@@ -166,6 +169,14 @@ impl<'a> CTimed<'a> {
             remote_addr: 0x1000,
             rkey: 0x77,
         };
+        let signal = |index: usize| {
+            if index % signalled == signalled - 1 {
+                flags::SIGNALED
+            } else {
+                0
+            }
+        };
+        self.batches.flags = (0..OPS).map(|index| signal(index).into()).collect();
         // SAFETY: all fields are numbers or pointers that are not followed for these operations.
         let bind_mw: send_bind_mw = unsafe { std::mem::zeroed() };
         self.batches.send = (0..OPS)
@@ -175,12 +186,7 @@ impl<'a> CTimed<'a> {
                 sg_list: sge,
                 num_sge: 1,
                 opcode: if write { 0 } else { 2 },
-                send_flags: u32::from(if inline { flags::INLINE } else { 0 })
-                    | u32::from(if index % signalled == signalled - 1 {
-                        flags::SIGNALED
-                    } else {
-                        0
-                    }),
+                send_flags: u32::from(if inline { flags::INLINE } else { 0 } | signal(index)),
                 imm_data: 0,
                 wr: send_target { rdma: target },
                 remote_srqn: 0,
@@ -226,8 +232,8 @@ impl<'a> CTimed<'a> {
             via: Via::Builder,
             write,
             inline,
-            signalled,
             batch,
+            ..
         } = *case
         else {
             let batch = match case {
@@ -257,15 +263,16 @@ impl<'a> CTimed<'a> {
         let set_sge = table.wr_set_sge.expect("wr_set_sge");
         let data = self.data.as_mut_ptr();
         let address = data.expose_provenance() as u64;
-        for at in (0..ops).step_by(batch) {
+        let mut wr_id = 0;
+        for batch in self.batches.flags[..ops].chunks_exact(batch) {
             // SAFETY: as verbs.h's inline functions do, in their order, on this provider's queue pair.
             unsafe { start(qp) };
-            for index in at..at + batch {
-                let signalled = index % signalled == signalled - 1;
+            for flags in batch {
                 // SAFETY: as above.
-                unsafe { (*qp).wr_id = index as u64 };
+                unsafe { (*qp).wr_id = wr_id };
                 // SAFETY: as above.
-                unsafe { (*qp).wr_flags = if signalled { 2 } else { 0 } };
+                unsafe { (*qp).wr_flags = *flags };
+                wr_id += 1;
                 if write {
                     // SAFETY: as above.
                     unsafe { begin_write(qp, 0x77, 0x1000) };

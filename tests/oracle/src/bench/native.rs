@@ -91,6 +91,8 @@ pub struct NativeTimed {
     received: u32,
     recv_done: u32,
     requests: Vec<Request>,
+    /// Flags of each, for the builder.
+    flags: Vec<SendFlags>,
     receives: Vec<Receive>,
     found: Vec<Completion>,
     data: Box<[u8; 16]>,
@@ -136,6 +138,7 @@ impl NativeTimed {
             received: 0,
             recv_done: 0,
             requests: Vec::new(),
+            flags: Vec::new(),
             receives: Vec::new(),
             found: vec![Completion::default(); 16],
             data: Box::new([7; 16]),
@@ -163,12 +166,17 @@ impl NativeTimed {
             length: if inline { 16 } else { 64 },
             lkey: 0x1234,
         };
+        let signal = |index: usize| {
+            if index % signalled == signalled - 1 {
+                SendFlags::SIGNALED
+            } else {
+                SendFlags::NONE
+            }
+        };
+        self.flags = (0..OPS).map(signal).collect();
         self.requests = (0..OPS)
             .map(|index| {
-                let mut flags = SendFlags::NONE;
-                if index % signalled == signalled - 1 {
-                    flags = flags.with(SendFlags::SIGNALED);
-                }
+                let mut flags = signal(index);
                 if inline {
                     flags = flags.with(SendFlags::INLINE);
                 }
@@ -192,7 +200,7 @@ impl NativeTimed {
             .collect();
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn post(&mut self, batch: usize, ops: usize) {
         self.sent += ops as u32;
         if batch == 1 {
@@ -210,13 +218,9 @@ impl NativeTimed {
         }
     }
 
-    #[inline(always)]
-    fn build<const WRITE: bool, const INLINE: bool>(
-        &mut self,
-        signalled: usize,
-        batch: usize,
-        ops: usize,
-    ) {
+    /// A function for each case, as a program has its own loop for what it does often.
+    #[inline(never)]
+    fn build<const WRITE: bool, const INLINE: bool>(&mut self, batch: usize, ops: usize) {
         self.sent += ops as u32;
         let operation = if WRITE {
             Operation::RdmaWrite(REMOTE)
@@ -232,37 +236,31 @@ impl NativeTimed {
             addr: self.data.as_ptr(),
             len: 16,
         };
-        for at in (0..ops).step_by(batch) {
-            let mut draft = self.ours.send.begin();
-            for index in at..at + batch {
-                let flags = if index % signalled == signalled - 1 {
-                    SendFlags::SIGNALED
-                } else {
-                    SendFlags::NONE
-                };
+        let mut wr_id = 0;
+        let send = &mut self.ours.send;
+        for batch in self.flags[..ops].chunks_exact(batch) {
+            let mut draft = send.begin();
+            for flags in batch {
                 // SAFETY: no header.
-                let opened = unsafe {
-                    self.ours
-                        .send
-                        .open(&mut draft, index as u64, flags, &operation)
-                };
+                let opened = unsafe { send.open(&mut draft, wr_id, *flags, &operation) };
+                wr_id += 1;
                 debug_assert!(opened.is_ok());
                 let set = if INLINE {
                     // SAFETY: 16 bytes of this subject.
-                    unsafe { self.ours.send.set_inline(&mut draft, piece) }
+                    unsafe { send.set_inline(&mut draft, piece) }
                 } else {
                     // SAFETY: memory that nothing is sent from in truth.
-                    unsafe { self.ours.send.set_sge(&mut draft, &sge) }
+                    unsafe { send.set_sge(&mut draft, &sge) }
                 };
                 debug_assert!(set.is_ok());
             }
-            let posted = self.ours.send.commit(&mut draft);
+            let posted = send.commit(&mut draft);
             debug_assert!(posted.is_ok());
             black_box(posted.is_ok());
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn receive(&mut self, batch: usize, ops: usize) {
         self.received += ops as u32;
         if batch == 1 {
@@ -353,14 +351,13 @@ impl NativeTimed {
             Case::Send {
                 write,
                 inline,
-                signalled,
                 batch,
                 ..
             } => match (write, inline) {
-                (true, true) => self.build::<true, true>(signalled, batch, ops),
-                (true, false) => self.build::<true, false>(signalled, batch, ops),
-                (false, true) => self.build::<false, true>(signalled, batch, ops),
-                (false, false) => self.build::<false, false>(signalled, batch, ops),
+                (true, true) => self.build::<true, true>(batch, ops),
+                (true, false) => self.build::<true, false>(batch, ops),
+                (false, true) => self.build::<false, true>(batch, ops),
+                (false, false) => self.build::<false, false>(batch, ops),
             },
             Case::Recv { batch } => self.receive(batch, ops),
             Case::Poll {
