@@ -33,7 +33,7 @@ pub(super) fn dispatch(device: &mut Device, opcode: Opcode, input: &[u8]) -> Rep
         return Err(bad_system("the device is not up far enough"));
     }
     let uid = owner::uid(input);
-    if uid != 0 && device.resources.uctxs.get(u32::from(uid)).is_none() {
+    if uid != 0 && uid != owner::SHARED && device.resources.uctxs.get(u32::from(uid)).is_none() {
         return Err(bad_parameter("there is no such user context"));
     }
     command(device, input)

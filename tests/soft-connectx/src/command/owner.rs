@@ -5,6 +5,10 @@ use super::refusal::{bad_parameter, bad_resource};
 use crate::device::Device;
 use crate::resources::Buffer;
 
+/// The owner of what every user context may use, such as the kernel's counters (`MLX5_SHARED_RESOURCE_UID` of the
+/// kernel's `mlx5_ib`).
+pub(super) const SHARED: u16 = 0xffff;
+
 /// The user context a command comes from, where all commands have it; 0 is the kernel.
 pub(super) fn uid(input: &[u8]) -> u16 {
     match input {
@@ -18,7 +22,7 @@ pub(super) fn check(input: &[u8], owner: Option<u16>) -> Result<(), Refusal> {
     let owner = owner.ok_or(bad_resource("there is no such resource"))?;
     match uid(input) {
         0 => Ok(()),
-        uid if uid == owner => Ok(()),
+        uid if uid == owner || owner == SHARED => Ok(()),
         _ => Err(bad_resource("the resource is another user context's")),
     }
 }
