@@ -54,6 +54,21 @@ impl Caps {
         self.general().cmdif_checksum() == 3
     }
 
+    /// Largest completion queue.
+    pub(crate) fn log_max_cq_size(&self) -> u8 {
+        self.general().log_max_cq_sz()
+    }
+
+    /// Largest shared receive queue.
+    pub(crate) fn log_max_srq_size(&self) -> u8 {
+        self.general().log_max_srq_sz()
+    }
+
+    /// Largest queue of a queue pair.
+    pub(crate) fn log_max_qp_size(&self) -> u8 {
+        self.general().log_max_qp_sz()
+    }
+
     /// Largest event queue.
     pub(crate) fn log_max_eq_size(&self) -> u8 {
         self.general().log_max_eq_sz()

@@ -4,7 +4,9 @@ use wqe_format::mlx5::firmware::Opcode;
 
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
-use super::{Reply, counter, domains, done, eq, hca, owner, register, vport};
+use super::{
+    Reply, counter, cq, domains, done, eq, hca, mkey, owner, qp, qp_modify, register, srq, vport,
+};
 use crate::device::Device;
 
 type Command = fn(&mut Device, &[u8]) -> Reply;
@@ -79,6 +81,39 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::QUERY_Q_COUNTER => counter::query,
         Opcode::QUERY_VPORT_COUNTER => counter::query_vport,
         Opcode::ACCESS_REG => register::access,
+        Opcode::CREATE_CQ => cq::create,
+        Opcode::DESTROY_CQ => cq::destroy,
+        Opcode::QUERY_CQ => cq::query,
+        Opcode::MODIFY_CQ => cq::modify,
+        Opcode::CREATE_MKEY => mkey::create,
+        Opcode::DESTROY_MKEY => mkey::destroy,
+        Opcode::QUERY_MKEY => mkey::query,
+        Opcode::CREATE_SRQ => srq::create_srq,
+        Opcode::DESTROY_SRQ => srq::destroy_srq,
+        Opcode::QUERY_SRQ => srq::query_srq,
+        Opcode::ARM_RQ => srq::arm_rq,
+        Opcode::CREATE_RMP => srq::create_rmp,
+        Opcode::MODIFY_RMP => srq::modify_rmp,
+        Opcode::DESTROY_RMP => srq::destroy_rmp,
+        Opcode::QUERY_RMP => srq::query_rmp,
+        Opcode::CREATE_XRC_SRQ => srq::create_xrc_srq,
+        Opcode::DESTROY_XRC_SRQ => srq::destroy_xrc_srq,
+        Opcode::QUERY_XRC_SRQ => srq::query_xrc_srq,
+        Opcode::ARM_XRC_SRQ => srq::arm_xrc_srq,
+        Opcode::CREATE_QP => qp::create,
+        Opcode::DESTROY_QP => qp::destroy,
+        Opcode::QUERY_QP => qp::query,
+        Opcode::RST2INIT_QP => qp_modify::rst_to_init,
+        Opcode::INIT2INIT_QP => qp_modify::init_to_init,
+        Opcode::INIT2RTR_QP => qp_modify::init_to_rtr,
+        Opcode::RTR2RTS_QP => qp_modify::rtr_to_rts,
+        Opcode::RTS2RTS_QP => qp_modify::rts_to_rts,
+        Opcode::SQERR2RTS_QP => qp_modify::sq_error_to_rts,
+        Opcode::SQD_RTS_QP => qp_modify::sqd_to_rts,
+        Opcode::QP_2ERR => qp_modify::to_error,
+        Opcode::QP_2RST => qp_modify::to_reset,
+        Opcode::ATTACH_TO_MCG => qp::attach,
+        Opcode::DETACH_FROM_MCG => qp::detach,
         _ => return None,
     })
 }

@@ -13,7 +13,7 @@ use super::owner::{self, uid};
 use super::refusal::{bad_parameter, bad_resource, busy, no_resources};
 use super::{Reply, done};
 use crate::device::Device;
-use crate::resources::{Buffer, Pd, TransportDomain, Uar, Uctx, Umem, Xrcd};
+use crate::resources::{Buffer, Pd, QpKind, TransportDomain, Uar, Uctx, Umem, Xrcd};
 
 /// Where `CREATE_UMEM` lists pages: `umem` lies at 0x80, its `mtt` 0x100 bits on.
 const UMEM_PAGES: usize = 0x30;
@@ -102,7 +102,10 @@ pub(super) fn dealloc_xrcd(device: &mut Device, input: &[u8]) -> Reply {
         device.resources.xrcds.get(number).map(|xrcd| xrcd.uid),
     )?;
     let resources = &device.resources;
-    let used = resources.qps.iter().any(|(_, qp)| qp.xrcd == number)
+    let used = resources
+        .qps
+        .iter()
+        .any(|(_, qp)| qp.kind == QpKind::Xrc && qp.xrcd == number)
         || resources.srqs.iter().any(|(_, srq)| srq.xrcd == number);
     if used {
         return Err(busy("the XRC domain is in use"));

@@ -11,14 +11,19 @@
 //! syndrome are set by the interface. It changes nothing if it is refused.
 
 mod counter;
+mod cq;
 mod dispatch;
 mod domains;
 mod eq;
 pub(crate) mod hca;
 mod mailbox;
+mod mkey;
 mod owner;
+mod qp;
+mod qp_modify;
 mod refusal;
 mod register;
+mod srq;
 mod vport;
 
 use std::collections::VecDeque;

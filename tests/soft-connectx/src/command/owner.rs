@@ -73,3 +73,62 @@ pub(super) fn buffer(
         start,
     })
 }
+
+/// Where in its first page a queue begins: `page_offset` counts in 64ths of a page.
+pub(super) fn start(page_offset: u8, log_page: u8) -> u32 {
+    // Pages of more than 2 GiB are refused by `buffer`.
+    u32::from(page_offset) << log_page.saturating_add(6).min(25)
+}
+
+/// A completion queue that who sent the command may use.
+pub(super) fn cq(device: &Device, input: &[u8], number: u32) -> Result<(), Refusal> {
+    check(input, device.resources.cqs.get(number).map(|cq| cq.uid))
+}
+
+/// A doorbell record's address.
+pub(super) fn record(address: u64, align: u64) -> Result<u64, Refusal> {
+    if !address.is_multiple_of(align) {
+        return Err(bad_parameter("the doorbell record is not aligned"));
+    }
+    Ok(address)
+}
+
+/// A queue's buffer out of registered user memory.
+pub(super) fn umem_buffer(
+    device: &Device,
+    input: &[u8],
+    number: u32,
+    offset: u64,
+    len: u64,
+) -> Result<Buffer, Refusal> {
+    let umem = device.resources.umems.get(number);
+    check(input, umem.map(|umem| umem.uid))?;
+    let mut buffer = umem
+        .ok_or(bad_resource("there is no such user memory"))?
+        .buffer
+        .clone();
+    if offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
+        return Err(bad_parameter("the queue is outside the user memory"));
+    }
+    // Whole pages before the queue are left out.
+    let start = u64::from(buffer.start) + offset;
+    let before = (start >> buffer.log_page) as usize;
+    buffer.pages.drain(..before.min(buffer.pages.len()));
+    buffer.start = (start & ((1 << buffer.log_page) - 1)) as u32;
+    Ok(buffer)
+}
+
+/// A doorbell record in registered user memory.
+pub(super) fn umem_record(
+    device: &Device,
+    input: &[u8],
+    number: u32,
+    offset: u64,
+) -> Result<u64, Refusal> {
+    let buffer = umem_buffer(device, input, number, offset, 8)?;
+    let pieces = buffer.pieces(0, 8);
+    match pieces.as_deref() {
+        Ok([(address, 8)]) => record(*address, 8),
+        _ => Err(bad_parameter("the doorbell record is not aligned")),
+    }
+}

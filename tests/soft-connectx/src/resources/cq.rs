@@ -27,8 +27,6 @@ pub(crate) struct Cq {
     pub(crate) moderation_count: u16,
     /// In microseconds.
     pub(crate) moderation_period: u16,
-    /// Queue pairs and shared receive queues that complete here.
-    pub(crate) users: u32,
     /// What the data path keeps.
     pub(crate) data: CqData,
 }

@@ -22,7 +22,7 @@ pub(crate) struct Srq {
     pub(crate) uid: u16,
     /// `srqc`, `rmpc`, `xrc_srqc` or `xrqc` as it was given.
     pub(crate) context: Vec<u8>,
-    /// Linked slots, or, where not, a ring (`wq_type` 1 is linked).
+    /// Linked slots, or, where not, a ring (`wq_type` 1 is a ring).
     pub(crate) ring: Ring,
     pub(crate) dbr: u64,
     pub(crate) pd: u32,
@@ -38,8 +38,6 @@ pub(crate) struct Srq {
     pub(crate) signature: bool,
     /// Whether it failed.
     pub(crate) error: bool,
-    /// Queue pairs that receive here.
-    pub(crate) users: u32,
     /// What the data path keeps.
     pub(crate) data: SrqData,
 }
