@@ -93,7 +93,7 @@ fn general(config: &Config) -> Vec<u8> {
         .set_num_ports(1)
         .set_native_port_num(1);
     caps.set_ib_virt(!ethernet);
-    caps.set_gid_table_size(if ethernet { 0 } else { 2 }); // code 2: 32 entries
+    caps.set_gid_table_size(0); // code 0: 8 entries, `port::GIDS`; Ethernet's are among the RoCE capabilities
     caps.set_pkey_table_size(0); // code 0: 128 entries
     caps.set_device_frequency_khz(FREQUENCY_KHZ);
     caps.into_inner().to_vec()
