@@ -1,90 +1,12 @@
-//! Capabilities.
+//! General capabilities (`mlx5_ifc.h` `cmd_hca_cap`).
 
-use std::collections::BTreeMap;
-
-use wqe_format::mlx5::firmware::caps::CapType;
-use wqe_format::mlx5::firmware::caps::atomic::AtomicCaps;
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
 
 use crate::config::{Config, LinkLayer};
 use crate::init_segment::FREQUENCY_KHZ;
 
-/// Capabilities: what is possible, and what the driver put in force.
-#[derive(Debug)]
-pub(crate) struct Caps {
-    maximum: BTreeMap<CapType, Vec<u8>>,
-    current: BTreeMap<CapType, Vec<u8>>,
-}
-
-impl Caps {
-    pub(crate) fn new(config: &Config) -> Caps {
-        let mut maximum = BTreeMap::new();
-        maximum.insert(CapType::GENERAL, general(config));
-        maximum.insert(CapType::ATOMIC, atomic());
-        Caps {
-            current: maximum.clone(),
-            maximum,
-        }
-    }
-
-    /// The capabilities of a kind, if there are any.
-    pub(crate) fn query(&self, kind: CapType, current: bool) -> Option<&[u8]> {
-        let set = if current {
-            &self.current
-        } else {
-            &self.maximum
-        };
-        set.get(&kind).map(Vec::as_slice)
-    }
-
-    /// Puts in force what the driver wants.
-    pub(crate) fn set(&mut self, kind: CapType, wanted: &[u8]) -> Result<(), &'static str> {
-        let current = self.current.get_mut(&kind).ok_or("no such capabilities")?;
-        let len = current.len().min(wanted.len());
-        current[..len].copy_from_slice(&wanted[..len]);
-        Ok(())
-    }
-
-    fn general(&self) -> CmdHcaCap<&[u8]> {
-        CmdHcaCap::new(&self.current[&CapType::GENERAL][..]).expect("it was made as long")
-    }
-
-    /// Whether commands' signatures are checked (`cmdif_checksum` 3).
-    pub(crate) fn checks_commands(&self) -> bool {
-        self.general().cmdif_checksum() == 3
-    }
-
-    /// Largest completion queue.
-    pub(crate) fn log_max_cq_size(&self) -> u8 {
-        self.general().log_max_cq_sz()
-    }
-
-    /// Largest shared receive queue.
-    pub(crate) fn log_max_srq_size(&self) -> u8 {
-        self.general().log_max_srq_sz()
-    }
-
-    /// Largest queue of a queue pair.
-    pub(crate) fn log_max_qp_size(&self) -> u8 {
-        self.general().log_max_qp_sz()
-    }
-
-    /// Largest event queue.
-    pub(crate) fn log_max_eq_size(&self) -> u8 {
-        self.general().log_max_eq_sz()
-    }
-}
-
-fn atomic() -> Vec<u8> {
-    let mut caps = AtomicCaps::zeroed();
-    caps.set_atomic_req_8b_endianness_mode(1);
-    caps.set_atomic_operations(3)
-        .set_atomic_size_qp(8)
-        .set_atomic_size_dc(8);
-    caps.into_inner().to_vec()
-}
-
-fn general(config: &Config) -> Vec<u8> {
+/// What is possible.
+pub(super) fn general(config: &Config) -> Vec<u8> {
     let ethernet = config.link == LinkLayer::Ethernet;
     let mut caps = CmdHcaCap::zeroed();
     numbers(&mut caps);
@@ -95,6 +17,9 @@ fn general(config: &Config) -> Vec<u8> {
     caps.set_ib_virt(!ethernet);
     caps.set_gid_table_size(0); // code 0: 8 entries, `port::GIDS`; Ethernet's are among the RoCE capabilities
     caps.set_pkey_table_size(0); // code 0: 128 entries
+    if ethernet {
+        for_ethernet(&mut caps);
+    }
     caps.set_device_frequency_khz(FREQUENCY_KHZ);
     caps.into_inner().to_vec()
 }
@@ -154,4 +79,19 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_repeated_block_disabled(false)
         .set_umr_modify_entity_size_disabled(true);
     caps.set_fixed_buffer_size(true).set_wq_signature(true);
+}
+
+/// What an Ethernet port adds.
+fn for_ethernet<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
+    caps.set_eth_net_offloads(true)
+        .set_nic_flow_table(true)
+        .set_roce(true)
+        .set_vport_counters(true);
+    caps.set_basic_cyclic_rcv_wqe(true).set_end_pad(true);
+    caps.set_log_max_current_uc_list(7)
+        .set_log_max_current_mc_list(11)
+        .set_log_max_vlan_list(12);
+    caps.set_log_max_tis_per_sq(1)
+        .set_flow_counter_bulk_alloc(0)
+        .set_max_flow_counter_15_0(0x8000);
 }

@@ -1,0 +1,188 @@
+//! Capabilities: what the device can do, and what of it the driver put in force.
+//!
+//! | file | what |
+//! |---|---|
+//! | `general` | how many, how large, which operations |
+//! | `atomic` | atomic operations and the byte order of their replies |
+//! | `ethernet` | RoCE, offloads and flow tables of an Ethernet port |
+
+mod atomic;
+mod ethernet;
+mod general;
+
+use std::collections::BTreeMap;
+
+use wqe_format::mlx5::firmware::caps::CapType;
+use wqe_format::mlx5::firmware::caps::atomic::AtomicCaps;
+use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+use wqe_format::mlx5::firmware::caps::roce::RoceCap;
+use wqe_format::mlx5::firmware::{Layout, bits};
+
+use crate::config::{Config, LinkLayer};
+
+/// Capabilities: what is possible, and what the driver put in force.
+#[derive(Debug)]
+pub(crate) struct Caps {
+    maximum: BTreeMap<CapType, Vec<u8>>,
+    current: BTreeMap<CapType, Vec<u8>>,
+}
+
+/// A field that no maximum bounds: the driver says in it how large its pages are.
+const CHOSEN: &str = "log_uar_page_sz";
+
+impl Caps {
+    pub(crate) fn new(config: &Config) -> Caps {
+        let mut maximum = BTreeMap::new();
+        maximum.insert(CapType::GENERAL, general::general(config));
+        maximum.insert(CapType::ATOMIC, atomic::maximum());
+        if config.link == LinkLayer::Ethernet {
+            maximum.insert(CapType::ETHERNET_OFFLOADS, ethernet::offloads());
+            maximum.insert(CapType::ROCE, ethernet::roce());
+            maximum.insert(CapType::FLOW_TABLE, ethernet::flow_tables());
+        }
+        let mut current = maximum.clone();
+        current.insert(CapType::ATOMIC, atomic::initial());
+        Caps { maximum, current }
+    }
+
+    /// The capabilities of a kind, if there are any.
+    pub(crate) fn query(&self, kind: CapType, current: bool) -> Option<&[u8]> {
+        let set = if current {
+            &self.current
+        } else {
+            &self.maximum
+        };
+        set.get(&kind).map(Vec::as_slice)
+    }
+
+    /// Puts in force what the driver wants, unless that is more than is possible.
+    pub(crate) fn set(&mut self, kind: CapType, wanted: &[u8]) -> Result<(), &'static str> {
+        let maximum = self.maximum.get(&kind).ok_or("no such capabilities")?;
+        let layout = match kind {
+            CapType::GENERAL => CmdHcaCap::LAYOUT,
+            CapType::ATOMIC => AtomicCaps::LAYOUT,
+            CapType::ROCE => RoceCap::LAYOUT,
+            _ => return Err("capabilities of this kind can't be set"),
+        };
+        let wanted = wanted
+            .get(..layout.size)
+            .ok_or("fewer bytes than these capabilities have")?;
+        if let Some(field) = beyond(layout, maximum, wanted) {
+            return Err(field);
+        }
+        self.current.insert(kind, wanted.to_vec());
+        Ok(())
+    }
+
+    fn general(&self) -> CmdHcaCap<&[u8]> {
+        CmdHcaCap::new(&self.current[&CapType::GENERAL][..]).expect("it was made as long")
+    }
+
+    /// Whether commands' signatures are checked (`cmdif_checksum` 3).
+    pub(crate) fn checks_commands(&self) -> bool {
+        self.general().cmdif_checksum() == 3
+    }
+
+    /// Largest completion queue.
+    pub(crate) fn log_max_cq_size(&self) -> u8 {
+        self.general().log_max_cq_sz()
+    }
+
+    /// Largest shared receive queue.
+    pub(crate) fn log_max_srq_size(&self) -> u8 {
+        self.general().log_max_srq_sz()
+    }
+
+    /// Largest queue of a queue pair.
+    pub(crate) fn log_max_qp_size(&self) -> u8 {
+        self.general().log_max_qp_sz()
+    }
+
+    /// Largest event queue.
+    pub(crate) fn log_max_eq_size(&self) -> u8 {
+        self.general().log_max_eq_sz()
+    }
+
+    /// Whether replies to atomic operations of 8 bytes come in the host's byte order, not in the wire's.
+    pub(crate) fn atomics_in_host_order(&self) -> bool {
+        let caps = AtomicCaps::new(&self.current[&CapType::ATOMIC][..]);
+        caps.is_ok_and(|caps| caps.atomic_req_8b_endianness_mode() == atomic::HOST_ORDER)
+    }
+}
+
+/// The first field whose number is larger than is possible.
+fn beyond(layout: &Layout, maximum: &[u8], wanted: &[u8]) -> Option<&'static str> {
+    let field = layout.fields.iter().find(|field| {
+        let number = |bytes| bits::get(bytes, field.offset, field.width);
+        field.width <= 64 && field.name != CHOSEN && number(wanted) > number(maximum)
+    });
+    field.map(|field| field.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use wqe_format::mlx5::firmware::caps::ethernet::PerProtocolNetworkingOffloadCaps;
+    use wqe_format::mlx5::firmware::caps::flow_table::FlowTableNicCap;
+
+    use super::*;
+
+    fn caps(link: LinkLayer) -> Caps {
+        Caps::new(&Config {
+            link,
+            ..Config::default()
+        })
+    }
+
+    #[test]
+    fn nothing_is_told_that_a_reserved_bit_says() {
+        for link in [LinkLayer::InfiniBand, LinkLayer::Ethernet] {
+            for (kind, bytes) in caps(link).maximum {
+                let layout = match kind {
+                    CapType::GENERAL => CmdHcaCap::LAYOUT,
+                    CapType::ATOMIC => AtomicCaps::LAYOUT,
+                    CapType::ROCE => RoceCap::LAYOUT,
+                    CapType::ETHERNET_OFFLOADS => PerProtocolNetworkingOffloadCaps::LAYOUT,
+                    CapType::FLOW_TABLE => FlowTableNicCap::LAYOUT,
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(bytes.len(), layout.size);
+                assert_eq!(layout.reserved_bit_set(&bytes), None, "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_driver_can_have_less_but_not_more() {
+        let mut caps = caps(LinkLayer::InfiniBand);
+        let told = caps.query(CapType::GENERAL, false).unwrap().to_vec();
+        let with = |change: &dyn Fn(&mut CmdHcaCap<&mut [u8]>)| {
+            let mut bytes = told.clone();
+            change(&mut CmdHcaCap::new(&mut bytes[..]).unwrap());
+            bytes
+        };
+        let less = with(&|caps| _ = caps.set_log_max_qp(9).set_xrc(false));
+        assert_eq!(caps.set(CapType::GENERAL, &less), Ok(()));
+        assert_eq!(caps.general().log_max_qp(), 9);
+        assert_eq!(caps.query(CapType::GENERAL, false), Some(&told[..]));
+
+        let more = with(&|caps| _ = caps.set_log_max_qp(31));
+        assert_eq!(caps.set(CapType::GENERAL, &more), Err("log_max_qp"));
+        let other = with(&|caps| _ = caps.set_roce(true));
+        assert_eq!(caps.set(CapType::GENERAL, &other), Err("roce"));
+        assert_eq!(caps.general().log_max_qp(), 9);
+        assert!(caps.set(CapType::GENERAL, &told[1..]).is_err());
+        assert!(caps.set(CapType::ROCE, &told).is_err());
+    }
+
+    #[test]
+    fn atomics_are_big_endian_until_the_driver_wants_otherwise() {
+        let mut caps = caps(LinkLayer::InfiniBand);
+        assert!(!caps.atomics_in_host_order());
+        let mut wanted = caps.query(CapType::ATOMIC, true).unwrap().to_vec();
+        AtomicCaps::new(&mut wanted[..])
+            .unwrap()
+            .set_atomic_req_8b_endianness_mode(1);
+        assert_eq!(caps.set(CapType::ATOMIC, &wanted), Ok(()));
+        assert!(caps.atomics_in_host_order());
+    }
+}
