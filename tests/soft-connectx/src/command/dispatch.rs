@@ -5,7 +5,8 @@ use wqe_format::mlx5::firmware::Opcode;
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
-    Reply, counter, cq, domains, done, eq, hca, mkey, owner, qp, qp_modify, register, srq, vport,
+    Reply, counter, cq, domains, done, eq, hca, mad, mkey, owner, qp, qp_modify, register, srq,
+    vport,
 };
 use crate::device::Device;
 
@@ -114,6 +115,7 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::QP_2RST => qp_modify::to_reset,
         Opcode::ATTACH_TO_MCG => qp::attach,
         Opcode::DETACH_FROM_MCG => qp::detach,
+        Opcode::MAD_IFC => mad::interface,
         _ => return None,
     })
 }

@@ -16,6 +16,7 @@ mod dispatch;
 mod domains;
 mod eq;
 pub(crate) mod hca;
+mod mad;
 mod mailbox;
 mod mkey;
 mod owner;
@@ -129,14 +130,17 @@ pub(crate) fn execute(device: &mut Device, input: &[u8]) -> Vec<u8> {
     let opcode = Opcode(u16::from_be_bytes([input[0], input[1]]));
     match dispatch::dispatch(device, opcode, input) {
         Ok(output) => {
-            debug!("{opcode:?}: done");
+            debug!("{} is done", name(opcode));
             output
         }
         Err(refusal) => {
             let op_mod = u16::from_be_bytes([input[6], input[7]]);
             warn!(
-                "{opcode:?} (op_mod {op_mod:#x}): {:?}: {}",
-                refusal.status, refusal.reason
+                "{} ({:#x}, op_mod {op_mod:#x}) is refused with {}: {}",
+                name(opcode),
+                opcode.0,
+                refusal.status.name().unwrap_or("?"),
+                refusal.reason
             );
             let mut output = vec![0; 16];
             output[0] = refusal.status.0;
@@ -144,4 +148,8 @@ pub(crate) fn execute(device: &mut Device, input: &[u8]) -> Vec<u8> {
             output
         }
     }
+}
+
+fn name(opcode: Opcode) -> &'static str {
+    opcode.name().unwrap_or("a command without a name")
 }
