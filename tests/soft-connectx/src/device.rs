@@ -1,6 +1,7 @@
 //! The device: its parts, and the ways in.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::pages::Pages;
 use crate::pci::ConfigSpace;
 use crate::port::Port;
 use crate::resources::Resources;
+use crate::trace::Trace;
 use crate::{checks, command, transport, uar};
 
 /// Bytes of BAR0, as of the cards whose `log_uar_page_sz` is 0 and which have 8192 pages.
@@ -40,6 +42,7 @@ pub struct Device {
     pub(crate) uar: uar::Assembly,
     pub(crate) transport: transport::State,
     pub(crate) checks: checks::State,
+    pub(crate) trace: Trace,
 }
 
 impl fmt::Debug for Device {
@@ -69,12 +72,18 @@ impl Device {
             uar: uar::Assembly::default(),
             transport: transport::State::default(),
             checks: checks::State::default(),
+            trace: Trace::default(),
             now: Duration::ZERO,
             link: None,
             config,
             memory,
             interrupts,
         }
+    }
+
+    /// Writes every command and its answer into `sink`, as `mlx5_core` dumps them (see [`trace`](crate::trace)).
+    pub fn trace(&mut self, sink: Box<dyn Write + Send>) {
+        self.trace = Trace::to(sink);
     }
 
     /// Reads BAR0. What lies outside reads as ones, as from a bus.

@@ -23,6 +23,7 @@
 //! | `wire` | packets |
 //! | `checks` | what a real device never checks |
 //! | `caps` | capabilities |
+//! | [`trace`] | commands, dumped as the driver dumps them |
 //! | `server` | the device for QEMU (feature `server`) |
 
 #![allow(
@@ -49,7 +50,7 @@ mod port;
 mod resources;
 #[cfg(feature = "server")]
 pub mod server;
-mod trace;
+pub mod trace;
 mod transport;
 mod uar;
 pub mod wire;

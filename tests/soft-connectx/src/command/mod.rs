@@ -36,6 +36,7 @@ use wqe_format::mlx5::firmware::{Delivery, EventType, Opcode};
 use crate::device::Device;
 use crate::events;
 use crate::init_segment::{LOG_COMMAND_STRIDE, LOG_COMMANDS};
+use crate::trace::Direction;
 pub(crate) use hca::Hca;
 use mailbox::{ENTRY_LEN, Entry};
 pub(crate) use refusal::Refusal;
@@ -109,7 +110,15 @@ fn run(device: &mut Device, taken: Taken) {
     let told = events::taker(device, EventType::CMD);
     let delivery = match entry.input(&*memory, signed) {
         Ok(input) => {
+            let opcode = opcode(&input);
+            let room = entry.output_len();
+            device
+                .trace
+                .write(slot, opcode, Direction::Input, &input, input.len());
             let output = execute(device, &input);
+            device
+                .trace
+                .write(slot, opcode, Direction::Output, &output, room);
             entry.output(&*memory, address, &output, signed).err()
         }
         Err(delivery) => Some(delivery),
@@ -125,9 +134,13 @@ fn run(device: &mut Device, taken: Taken) {
     }
 }
 
+fn opcode(input: &[u8]) -> Opcode {
+    Opcode(u16::from_be_bytes([input[0], input[1]]))
+}
+
 /// The output of a command.
 pub(crate) fn execute(device: &mut Device, input: &[u8]) -> Vec<u8> {
-    let opcode = Opcode(u16::from_be_bytes([input[0], input[1]]));
+    let opcode = opcode(input);
     match dispatch::dispatch(device, opcode, input) {
         Ok(output) => {
             debug!("{} is done", name(opcode));
