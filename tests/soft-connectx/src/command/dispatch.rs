@@ -5,8 +5,8 @@ use wqe_format::mlx5::firmware::Opcode;
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
-    Reply, counter, cq, domains, done, eq, hca, mad, mkey, owner, qp, qp_modify, register, srq,
-    vport,
+    Reply, counter, cq, domains, done, eq, hca, mad, mkey, owner, qp, qp_modify, raw, register,
+    srq, steering, vport,
 };
 use crate::device::Device;
 
@@ -116,6 +116,26 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::ATTACH_TO_MCG => qp::attach,
         Opcode::DETACH_FROM_MCG => qp::detach,
         Opcode::MAD_IFC => mad::interface,
+        Opcode::CREATE_SQ => raw::create_sq,
+        Opcode::MODIFY_SQ => raw::modify_sq,
+        Opcode::DESTROY_SQ => raw::destroy_sq,
+        Opcode::QUERY_SQ => raw::query_sq,
+        Opcode::CREATE_RQ => raw::create_rq,
+        Opcode::MODIFY_RQ => raw::modify_rq,
+        Opcode::DESTROY_RQ => raw::destroy_rq,
+        Opcode::QUERY_RQ => raw::query_rq,
+        Opcode::CREATE_TIS => steering::create_tis,
+        Opcode::MODIFY_TIS => steering::modify_tis,
+        Opcode::DESTROY_TIS => steering::destroy_tis,
+        Opcode::QUERY_TIS => steering::query_tis,
+        Opcode::CREATE_TIR => steering::create_tir,
+        Opcode::MODIFY_TIR => steering::modify_tir,
+        Opcode::DESTROY_TIR => steering::destroy_tir,
+        Opcode::QUERY_TIR => steering::query_tir,
+        Opcode::CREATE_RQT => steering::create_rqt,
+        Opcode::MODIFY_RQT => steering::modify_rqt,
+        Opcode::DESTROY_RQT => steering::destroy_rqt,
+        Opcode::QUERY_RQT => steering::query_rqt,
         _ => return None,
     })
 }

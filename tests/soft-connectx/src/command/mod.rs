@@ -22,9 +22,11 @@ mod mkey;
 mod owner;
 mod qp;
 mod qp_modify;
+mod raw;
 mod refusal;
 mod register;
 mod srq;
+mod steering;
 mod vport;
 
 use std::collections::VecDeque;

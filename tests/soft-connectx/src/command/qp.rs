@@ -29,7 +29,10 @@ pub(super) fn create(device: &mut Device, input: &[u8]) -> Reply {
     let kind = QpKind::from_service(context.st())
         .filter(|kind| *kind != QpKind::Dct)
         .ok_or(bad_parameter("there is no such service type"))?;
-    owner::pd(device, input, context.pd())?;
+    // The kernel's queue pair for UMR belongs to no PD.
+    if kind != QpKind::RegUmr {
+        owner::pd(device, input, context.pd())?;
+    }
     let mut qp = Qp::new(0, owner::uid(input), kind, context.as_bytes().to_vec());
     queues(device, input, &view, &context, &mut qp)?;
     if kind == QpKind::Xrc {

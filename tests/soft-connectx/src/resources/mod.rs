@@ -12,6 +12,7 @@ mod eq;
 mod mkey;
 mod qp;
 mod srq;
+mod steering;
 mod table;
 
 pub(crate) use buffer::{Buffer, Ring};
@@ -21,6 +22,7 @@ pub(crate) use eq::Eq;
 pub(crate) use mkey::{AccessMode, Mkey};
 pub(crate) use qp::{Path, Qp, QpKind, QpState, Receive, RequesterLimits, Rights, Send};
 pub(crate) use srq::{Srq, SrqKind};
+pub(crate) use steering::{Dispatch, Rqt, Steering, Tir, Tis};
 pub(crate) use table::Table;
 
 use crate::config::Config;
@@ -41,6 +43,7 @@ pub(crate) struct Resources {
     pub(crate) qps: Table<Qp>,
     /// SRQs, RMPs and XRC SRQs share numbers.
     pub(crate) srqs: Table<Srq>,
+    pub(crate) steering: Steering,
     /// By index: the key without its lowest byte.
     pub(crate) mkeys: Table<Mkey>,
 }
@@ -60,6 +63,7 @@ impl Resources {
             // Numbers below 0x40 are special (IBTA 3.5.10; log_max_qp counts from there).
             qps: Table::new(0x40, 0x40 + (1 << 17)),
             srqs: Table::new(0x100, 0x100 + (1 << 16)),
+            steering: Steering::new(),
             mkeys: Table::new(0x10, 0x10 + (1 << 22)),
         }
     }

@@ -1,0 +1,254 @@
+//! Send and receive queues of their own: raw packets, and the kernel's trial of write combining.
+
+use wqe_format::mlx5::firmware::rq::{
+    CreateRqIn, CreateRqOut, DestroyRqIn, ModifyRqIn, QueryRqIn, QueryRqOut, Rqc,
+};
+use wqe_format::mlx5::firmware::sq::{
+    CreateSqIn, CreateSqOut, DestroySqIn, ModifySqIn, QuerySqIn, QuerySqOut, Sqc,
+};
+use wqe_format::mlx5::firmware::wq::Wq;
+
+use super::refusal::{Refusal, bad_parameter, bad_qp_state, bad_resource, busy, no_resources};
+use super::{Reply, done, owner};
+use crate::device::Device;
+use crate::resources::{Qp, QpKind, QpState, Receive, Ring, Send};
+use crate::transport;
+
+/// States of these queues (`MLX5_SQC_STATE_*`, `MLX5_RQC_STATE_*`).
+const RESET: u8 = 0;
+const READY: u8 = 1;
+const ERROR: u8 = 3;
+
+/// A receive queue with memory of its own, and one that receives from an RMP
+/// (`MLX5_RQC_MEM_RQ_TYPE_*`).
+const OWN_MEMORY: u8 = 0;
+const FROM_RMP: u8 = 1;
+/// `MLX5_WQ_TYPE_CYCLIC`.
+const CYCLIC: u8 = 1;
+
+/// Bit 1 of `modify_bitmask` of an RQ: which counters it counts in
+/// (`MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_RQ_COUNTER_SET_ID` is bit 3).
+const COUNTER_SET: u64 = 1 << 3;
+
+/// A work queue's ring. Its pages stand at the command's end.
+fn ring(device: &Device, input: &[u8], wq: &Wq<&[u8]>) -> Result<Ring, Refusal> {
+    let (log_size, log_stride) = (wq.log_wq_sz(), wq.log_wq_stride());
+    if wq.wq_type() != CYCLIC {
+        return Err(bad_parameter("only rings are offered"));
+    }
+    if log_size > device.caps.log_max_qp_size() || !(4..=11).contains(&log_stride) {
+        return Err(bad_parameter("the queue is too large"));
+    }
+    let len = 1 << (log_size + log_stride);
+    let buffer = if wq.wq_umem_valid() {
+        owner::umem_buffer(device, input, wq.wq_umem_id(), wq.wq_umem_offset(), len)?
+    } else {
+        let pages = &input[CreateSqIn::SIZE.min(input.len())..];
+        let start = owner::start(wq.page_offset(), wq.log_wq_pg_sz());
+        owner::buffer(owner::addresses(pages), wq.log_wq_pg_sz(), start, len)?
+    };
+    Ok(Ring {
+        buffer,
+        offset: 0,
+        log_stride,
+        log_size,
+    })
+}
+
+fn record(device: &Device, input: &[u8], wq: &Wq<&[u8]>) -> Result<u64, Refusal> {
+    if wq.dbr_umem_valid() {
+        owner::umem_record(device, input, wq.dbr_umem_id(), wq.dbr_addr())
+    } else {
+        owner::record(wq.dbr_addr(), 4)
+    }
+}
+
+fn insert(device: &mut Device, mut qp: Qp) -> Result<u32, Refusal> {
+    let table = &mut device.resources.qps;
+    qp.number = table
+        .free_number()
+        .ok_or(no_resources("no queue is left"))?;
+    let number = qp.number;
+    table.insert(number, qp);
+    Ok(number)
+}
+
+pub(super) fn create_sq(device: &mut Device, input: &[u8]) -> Reply {
+    let view = CreateSqIn::new(input)?;
+    let context = view.ctx();
+    let wq = context.wq();
+    owner::cq(device, input, context.cqn())?;
+    owner::uar(device, input, wq.uar_page())?;
+    let bytes = context.as_bytes().to_vec();
+    let mut qp = Qp::new(0, owner::uid(input), QpKind::RawSend, bytes);
+    qp.send = Some(Send {
+        ring: ring(device, input, &wq)?,
+        cqn: context.cqn(),
+    });
+    qp.dbr = record(device, input, &wq)?;
+    qp.uar = wq.uar_page();
+    qp.pd = wq.pd();
+    qp.user_index = context.user_index();
+    qp.reserved_lkey = context.rlky();
+    qp.fast_register = context.fre();
+    let mut output = CreateSqOut::zeroed();
+    output.set_sqn(insert(device, qp)?);
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn create_rq(device: &mut Device, input: &[u8]) -> Reply {
+    let view = CreateRqIn::new(input)?;
+    let context = view.ctx();
+    let wq = context.wq();
+    owner::cq(device, input, context.cqn())?;
+    let bytes = context.as_bytes().to_vec();
+    let mut qp = Qp::new(0, owner::uid(input), QpKind::RawReceive, bytes);
+    match context.mem_rq_type() {
+        OWN_MEMORY => {
+            let ring = ring(device, input, &wq)?;
+            qp.receive = Receive::Ring {
+                ring,
+                cqn: context.cqn(),
+            };
+            qp.dbr = record(device, input, &wq)?;
+            qp.pd = wq.pd();
+        }
+        FROM_RMP => {
+            let srqn = context.rmpn();
+            let rmp = device.resources.srqs.get(srqn);
+            owner::check(input, rmp.map(|rmp| rmp.uid))?;
+            qp.pd = rmp.map_or(0, |rmp| rmp.pd);
+            qp.receive = Receive::Shared {
+                srqn,
+                cqn: context.cqn(),
+            };
+        }
+        _ => return Err(bad_parameter("there is no such kind of receive queue")),
+    }
+    qp.user_index = context.user_index();
+    qp.reserved_lkey = context.rlky();
+    qp.counter = context.counter_set_id();
+    let mut output = CreateRqOut::zeroed();
+    output.set_rqn(insert(device, qp)?);
+    Ok(output.into_inner().to_vec())
+}
+
+fn find<'a>(
+    device: &'a mut Device,
+    input: &[u8],
+    number: u32,
+    kind: QpKind,
+) -> Result<&'a mut Qp, Refusal> {
+    let qp = device
+        .resources
+        .qps
+        .get_mut(number)
+        .filter(|qp| qp.kind == kind);
+    owner::check(input, qp.as_ref().map(|qp| qp.uid))?;
+    qp.ok_or(bad_resource("there is no such queue"))
+}
+
+fn state(code: u8) -> Result<QpState, Refusal> {
+    Ok(match code {
+        RESET => QpState::Rst,
+        READY => QpState::Rts,
+        ERROR => QpState::Err,
+        _ => return Err(bad_parameter("there is no such state")),
+    })
+}
+
+fn code(state: QpState) -> u8 {
+    match state {
+        QpState::Rst | QpState::Init => RESET,
+        QpState::Rtr | QpState::Rts | QpState::Sqd => READY,
+        QpState::SqEr | QpState::Err => ERROR,
+    }
+}
+
+/// Takes a queue from the state that the driver believes it is in to another one.
+fn modify(
+    device: &mut Device,
+    input: &[u8],
+    number: u32,
+    kind: QpKind,
+    (from, to): (u8, u8),
+) -> Reply {
+    let qp = find(device, input, number, kind)?;
+    let to = state(to)?;
+    if code(qp.state) != from {
+        return Err(bad_qp_state("the queue is in another state"));
+    }
+    let before = qp.state;
+    match (before, to) {
+        (QpState::Err | QpState::SqEr, QpState::Rts) => {
+            return Err(bad_qp_state("a queue that failed is reset first"));
+        }
+        (before, to) if code(before) == code(to) => return done(),
+        _ => {}
+    }
+    qp.state = to;
+    transport::state_changed(device, number, before, to);
+    done()
+}
+
+pub(super) fn modify_sq(device: &mut Device, input: &[u8]) -> Reply {
+    let view = ModifySqIn::new(input)?;
+    let states = (view.sq_state(), view.ctx().state());
+    modify(device, input, view.sqn(), QpKind::RawSend, states)
+}
+
+pub(super) fn modify_rq(device: &mut Device, input: &[u8]) -> Reply {
+    let view = ModifyRqIn::new(input)?;
+    if view.modify_bitmask() & COUNTER_SET != 0 {
+        let qp = find(device, input, view.rqn(), QpKind::RawReceive)?;
+        qp.counter = view.ctx().counter_set_id();
+    }
+    let states = (view.rq_state(), view.ctx().state());
+    modify(device, input, view.rqn(), QpKind::RawReceive, states)
+}
+
+fn destroy(device: &mut Device, input: &[u8], number: u32, kind: QpKind) -> Reply {
+    let qp = find(device, input, number, kind)?;
+    let before = std::mem::replace(&mut qp.state, QpState::Rst);
+    if kind == QpKind::RawReceive && device.resources.steering.receives(number) {
+        return Err(busy("packets are steered to the queue"));
+    }
+    if before != QpState::Rst {
+        transport::state_changed(device, number, before, QpState::Rst);
+    }
+    device.resources.qps.remove(number);
+    done()
+}
+
+pub(super) fn destroy_sq(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DestroySqIn::new(input)?.sqn();
+    destroy(device, input, number, QpKind::RawSend)
+}
+
+pub(super) fn destroy_rq(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DestroyRqIn::new(input)?.rqn();
+    destroy(device, input, number, QpKind::RawReceive)
+}
+
+pub(super) fn query_sq(device: &mut Device, input: &[u8]) -> Reply {
+    let qp = find(device, input, QuerySqIn::new(input)?.sqn(), QpKind::RawSend)?;
+    let mut output = QuerySqOut::zeroed();
+    let mut context: Sqc<&mut [u8]> = output.sq_context_mut();
+    context.as_bytes_mut().copy_from_slice(&qp.context);
+    context.set_state(code(qp.state));
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn query_rq(device: &mut Device, input: &[u8]) -> Reply {
+    let qp = find(
+        device,
+        input,
+        QueryRqIn::new(input)?.rqn(),
+        QpKind::RawReceive,
+    )?;
+    let mut output = QueryRqOut::zeroed();
+    let mut context: Rqc<&mut [u8]> = output.rq_context_mut();
+    context.as_bytes_mut().copy_from_slice(&qp.context);
+    context.set_state(code(qp.state));
+    Ok(output.into_inner().to_vec())
+}
