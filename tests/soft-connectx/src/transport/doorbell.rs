@@ -1,0 +1,101 @@
+//! Doorbell registers: the first 8 bytes say which queue has new work; with BlueFlame the request itself follows.
+
+use std::collections::BTreeMap;
+
+use wqe_format::mlx5::{CtrlFlags, CtrlSegment, Opcode, SEND_WQE_BB};
+use zerocopy::FromBytes;
+
+/// Bytes of one register.
+const REGISTER: u32 = 0x100;
+
+/// Requests that are being copied into registers, by page and register: two processors' copies to different registers mix.
+#[derive(Debug, Default)]
+pub(crate) struct Copies(BTreeMap<(u32, u32), Copy>);
+
+#[derive(Debug, Default)]
+struct Copy {
+    bytes: Vec<u8>,
+}
+
+/// What a write to a register brought.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Rung {
+    /// The first 8 bytes are there: this queue has work.
+    pub(super) queue: Option<u32>,
+    /// So much of a request has been copied: whole basic blocks.
+    pub(super) copy: Option<Vec<u8>>,
+}
+
+impl Copies {
+    /// Takes bytes that were written.
+    pub(super) fn write(&mut self, uar: u32, register: u32, bytes: &[u8]) -> Rung {
+        let (name, at) = ((uar, register / REGISTER), (register % REGISTER) as usize);
+        let mut copy = self.0.remove(&name).unwrap_or_default();
+        if at == 0 {
+            copy.bytes.clear();
+        } else if copy.bytes.len() != at {
+            // A copy goes up without gaps; anything else is none.
+            return Rung::default();
+        }
+        copy.bytes.extend(bytes);
+        let (before, now) = (at, copy.bytes.len());
+        let mut rung = Rung::default();
+        if let (true, Some(first)) = (before < 8, copy.bytes.first_chunk::<8>()) {
+            let [.., a, b, c, _] = *first;
+            rung.queue = Some(u32::from_be_bytes([0, a, b, c]));
+        }
+        if now / SEND_WQE_BB > before / SEND_WQE_BB {
+            rung.copy = Some(copy.bytes[..now - now % SEND_WQE_BB].to_vec());
+        }
+        if now < REGISTER as usize {
+            self.0.insert(name, copy);
+        }
+        rung
+    }
+}
+
+/// Whether a NOP that was fetched from memory asks for a completion only in the register: the kernel finds out in this way
+/// whether its copies arrive whole (drivers/net/ethernet/mellanox/mlx5/core/wc.c).
+pub(super) fn asks_only_here(copy: &[u8], memory: &[u8]) -> Option<CtrlSegment> {
+    let (here, _) = CtrlSegment::read_from_prefix(copy).ok()?;
+    let (there, _) = CtrlSegment::read_from_prefix(memory).ok()?;
+    let asks = |ctrl: &CtrlSegment| ctrl.fm_ce_se.contains(CtrlFlags::CQ_UPDATE);
+    (here.opcode() == Opcode::NOP && asks(&here) && !asks(&there)).then_some(here)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copies to two registers whose words come in turn.
+    #[test]
+    fn registers_do_not_mix() {
+        let mut copies = Copies::default();
+        for at in (0..128).step_by(8) {
+            for (register, byte) in [(0x800, 1), (0x900, 2)] {
+                let rung = copies.write(16, register + at, &[byte; 8]);
+                let queue = (at == 0).then_some(u32::from(byte) * 0x1_0101);
+                let whole = at as usize + 8;
+                let copy = (whole % 64 == 0).then(|| vec![byte; whole]);
+                assert_eq!(rung, Rung { queue, copy });
+            }
+        }
+    }
+
+    /// Two words of 4 bytes ring once; words in the wrong order never.
+    #[test]
+    fn halves_ring_once() {
+        let mut copies = Copies::default();
+        let five = Rung {
+            queue: Some(5),
+            copy: None,
+        };
+        assert_eq!(copies.write(1, 0x800, &[0; 4]), Rung::default());
+        assert_eq!(copies.write(1, 0x804, &[0, 0, 5, 4]), five);
+        assert_eq!(copies.write(1, 0x810, &[0; 8]), Rung::default());
+        assert_eq!(copies.write(1, 0x808, &[0; 8]), Rung::default());
+        let all = copies.write(1, 0x900, &[7; 64]);
+        assert_eq!(all.queue, Some(0x7_0707));
+        assert_eq!(all.copy, Some(vec![7; 64]));
+    }
+}

@@ -1,0 +1,199 @@
+//! Receive work requests: of a queue pair's own ring, and of the linked lists of shared queues.
+
+use wqe_format::mlx5::{RecvSignatureSegment, SrqNextSegment, request::scatter_list};
+
+use crate::completion::cqe::Owner;
+use crate::device::Device;
+use crate::events;
+use crate::memory::{self, Fault, Right, Who};
+use crate::resources::{Receive, Ring};
+
+/// Longest receive request that is read.
+const MAX_SLOT: usize = 1 << 12;
+
+/// What the data path keeps for a shared receive queue.
+#[derive(Debug, Default)]
+pub(crate) struct SrqData {
+    /// Requests taken, counted over and over.
+    taken: u16,
+    /// Index of the next one: the list begins at 0.
+    next: u16,
+}
+
+/// A request that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) cqn: u32,
+    pub(super) owner: Owner,
+    pub(super) who: Who,
+    /// Key, address, length.
+    list: Vec<(u32, u64, u64)>,
+}
+
+/// Why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nothing {
+    /// None is posted.
+    Empty,
+    /// There is no queue, or its memory is not there.
+    Broken,
+}
+
+impl Taken {
+    /// Bytes it has room for.
+    pub(super) fn room(&self) -> u64 {
+        self.list.iter().map(|(_, _, len)| len).sum()
+    }
+
+    /// Writes into its buffers, from `offset` on.
+    pub(super) fn scatter(&self, device: &Device, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let (mut skip, mut rest) = (offset, bytes);
+        for (key, va, len) in &self.list {
+            if rest.is_empty() {
+                break;
+            }
+            let skipped = skip.min(*len);
+            skip -= skipped;
+            let here = usize::try_from(len - skipped).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at(rest.len().min(here));
+            rest = later;
+            if !now.is_empty() {
+                let to = (*key, va.wrapping_add(skipped));
+                memory::write(device, &self.who, to, Right::LocalWrite, now)?;
+            }
+        }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Fault::Bounds)
+        }
+    }
+}
+
+fn counter(device: &Device, dbr: u64) -> Result<u16, Nothing> {
+    let mut word = [0; 4];
+    let read = device.memory.read(dbr, &mut word);
+    read.map_err(|_| Nothing::Broken)?;
+    Ok(u32::from_be_bytes(word) as u16)
+}
+
+fn slot(device: &Device, ring: &Ring, index: u16) -> Result<Vec<u8>, Nothing> {
+    let mut bytes = vec![0; MAX_SLOT.min(1 << ring.log_stride.min(31))];
+    let read = ring.read(device.memory.as_ref(), index.into(), &mut bytes);
+    read.map_err(|_| Nothing::Broken)?;
+    Ok(bytes)
+}
+
+fn list(slot: &[u8], skip: usize) -> Vec<(u32, u64, u64)> {
+    scatter_list(slot.get(skip..).unwrap_or_default())
+        .map(|it| {
+            let len = match it.byte_count.get() & 0x7fff_ffff {
+                0 => 1 << 31,
+                len => len.into(),
+            };
+            (it.lkey.get(), it.addr.get(), len)
+        })
+        .collect()
+}
+
+/// Takes the next request of a queue pair. An XRC target's packet says from which shared queue.
+pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Result<Taken, Nothing> {
+    let qp = device.resources.qps.get(qpn).ok_or(Nothing::Broken)?;
+    let owner = Owner {
+        qpn,
+        user_index: qp.user_index,
+        counter: 0,
+    };
+    let who = Who {
+        pd: qp.pd,
+        qpn,
+        reserved_lkey: qp.reserved_lkey,
+    };
+    match (xrc_srq, &qp.receive) {
+        (Some(srqn), _) => {
+            let srq = device.resources.srqs.get(srqn).ok_or(Nothing::Broken)?;
+            let owner = Owner {
+                user_index: srq.user_index,
+                ..owner
+            };
+            let cqn = srq.cqn;
+            take_shared(device, srqn, cqn, owner, who)
+        }
+        (None, Receive::Shared { srqn, cqn }) => {
+            let (srqn, cqn) = (*srqn, *cqn);
+            take_shared(device, srqn, cqn, owner, who)
+        }
+        (None, Receive::Ring { ring, cqn }) => {
+            let taken = qp.data.received;
+            if counter(device, qp.dbr)? == taken {
+                return Err(Nothing::Empty);
+            }
+            let skip = if qp.signature {
+                size_of::<RecvSignatureSegment>()
+            } else {
+                0
+            };
+            let it = Taken {
+                cqn: *cqn,
+                owner: Owner {
+                    counter: taken,
+                    ..owner
+                },
+                who,
+                list: list(&slot(device, ring, taken)?, skip),
+            };
+            let qp = device.resources.qps.get_mut(qpn).ok_or(Nothing::Broken)?;
+            qp.data.received = taken.wrapping_add(1);
+            Ok(it)
+        }
+        (None, Receive::None) => Err(Nothing::Broken),
+    }
+}
+
+fn take_shared(
+    device: &mut Device,
+    srqn: u32,
+    cqn: u32,
+    owner: Owner,
+    who: Who,
+) -> Result<Taken, Nothing> {
+    let srq = device.resources.srqs.get(srqn).ok_or(Nothing::Broken)?;
+    if srq.error {
+        return Err(Nothing::Broken);
+    }
+    let posted = counter(device, srq.dbr)?;
+    let left = posted.wrapping_sub(srq.data.taken);
+    if left == 0 {
+        return Err(Nothing::Empty);
+    }
+    let index = srq.data.next;
+    let bytes = slot(device, &srq.ring, index)?;
+    let next = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let it = Taken {
+        cqn,
+        owner: Owner {
+            counter: index,
+            ..owner
+        },
+        who: Who { pd: srq.pd, ..who },
+        list: list(&bytes, size_of::<SrqNextSegment>()),
+    };
+    let limit = srq.limit;
+    let srq = device.resources.srqs.get_mut(srqn).ok_or(Nothing::Broken)?;
+    srq.data.next = next;
+    srq.data.taken = srq.data.taken.wrapping_add(1);
+    if limit != 0 && left - 1 < limit {
+        srq.limit = 0;
+        let mut data = [0; 28];
+        data[24..].copy_from_slice(&srqn.to_be_bytes());
+        events::raise_async(device, events::kind::SRQ_LIMIT, &data);
+    }
+    Ok(it)
+}
+
+/// Requests of a shared queue that wait, for a limit that is set while they are already too few.
+pub(crate) fn waiting(device: &Device, srqn: u32) -> Option<u16> {
+    let srq = device.resources.srqs.get(srqn)?;
+    let posted = counter(device, srq.dbr).ok()?;
+    Some(posted.wrapping_sub(srq.data.taken))
+}
