@@ -1,5 +1,45 @@
 //! What a real device never checks.
+//!
+//! A device takes what it is given: these are mistakes that have no effect today and corrupt something another day.
+
+use std::cell::RefCell;
+
+use crate::device::Device;
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// More basic blocks are posted than the ring has.
+    SendRingOverrun { qpn: u32 },
+    /// A request in a BlueFlame register is not the one in memory.
+    CopyDiffers { qpn: u32, index: u16 },
+    /// A request was changed between doorbell and completion.
+    RequestChanged { qpn: u32, index: u16 },
+    /// Receives were announced before the queue pair could receive.
+    EarlyReceive { qpn: u32 },
+}
+
+/// Mistakes that are kept.
+const KEPT: usize = 1000;
 
 /// What the checks remember.
 #[derive(Debug, Default)]
-pub(crate) struct State {}
+pub(crate) struct State {
+    faults: RefCell<Vec<Fault>>,
+}
+
+impl State {
+    /// Mistakes that were found.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        self.faults.borrow().clone()
+    }
+}
+
+/// Notes a mistake.
+pub(crate) fn report(device: &Device, fault: Fault) {
+    let mut faults = device.checks.faults.borrow_mut();
+    if faults.len() < KEPT && faults.last() != Some(&fault) {
+        log::warn!("strict: {fault:?}");
+        faults.push(fault);
+    }
+}

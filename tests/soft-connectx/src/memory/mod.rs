@@ -6,6 +6,7 @@
 mod klm;
 pub(crate) mod umr;
 
+use crate::command::hca::RESERVED_LKEY;
 use crate::device::Device;
 use crate::resources::{AccessMode, Mkey, Resources};
 
@@ -35,7 +36,7 @@ impl Right {
 }
 
 /// Who uses a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
     pub(crate) pd: u32,
     pub(crate) qpn: u32,
@@ -72,9 +73,6 @@ pub(crate) enum Fault {
 
 /// Bytes of guest memory.
 pub(crate) type Pieces = Vec<(u64, usize)>;
-
-/// The reserved local key (answer of `QUERY_SPECIAL_CONTEXTS`).
-pub(crate) const RESERVED_LKEY: u32 = 0xa00;
 
 /// How deep keys of keys may lie.
 const DEPTH: u32 = 8;

@@ -76,7 +76,7 @@ mod tests {
                 let rung = copies.write(16, register + at, &[byte; 8]);
                 let queue = (at == 0).then_some(u32::from(byte) * 0x1_0101);
                 let whole = at as usize + 8;
-                let copy = (whole % 64 == 0).then(|| vec![byte; whole]);
+                let copy = whole.is_multiple_of(64).then(|| vec![byte; whole]);
                 assert_eq!(rung, Rung { queue, copy });
             }
         }

@@ -1,34 +1,279 @@
 //! Queue pairs at work.
+//!
+//! A doorbell makes a queue pair active; [`run`] lets active queue pairs go on in turn, packet by packet, and hands packets to
+//! one's own address to the same code that takes those of the link. Nothing here waits: what needs time (retries, receivers
+//! that are not ready) has a deadline that [`tick`] looks at.
 
+mod atomic;
+mod datagram;
+mod doorbell;
+mod local;
 mod psn;
+mod receive;
+mod requester;
+mod responder;
+mod retry;
+mod route;
+mod sending;
+mod work;
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use wqe_format::mlx5::firmware::EventType;
+use wqe_format::mlx5::{Opcode, Syndrome};
+
+use crate::completion::{self, Cqe, cqe::Owner};
 use crate::device::Device;
-use crate::resources::QpState;
+use crate::events;
+use crate::memory::Who;
+use crate::resources::{Qp, QpKind, QpState, Receive};
+use crate::wire::{Frame, Packet, Service, op};
+pub(crate) use receive::SrqData;
+use requester::Requester;
+use responder::{Initiator, Place, Responder};
+
+/// Steps of one call from outside: whoever waits for the device's lock gets it between.
+const STEPS: u32 = 1 << 14;
 
 /// What the data path keeps for the whole device.
 #[derive(Debug, Default)]
-pub(crate) struct State {}
+pub(crate) struct State {
+    copies: doorbell::Copies,
+    /// Packets to the own address.
+    local: VecDeque<Packet>,
+    /// Queue pairs with work, and the one whose turn it was.
+    active: BTreeSet<u32>,
+    last: u32,
+    /// Tells the connections of one DC initiator's lives apart.
+    lives: u8,
+}
 
 /// What the data path keeps for a queue pair.
 #[derive(Debug, Default)]
-pub(crate) struct QpData {}
+pub(crate) struct QpData {
+    requester: Requester,
+    responder: Responder,
+    /// Receive requests taken from the own ring, counted over and over.
+    received: u16,
+    /// Of a DC target: one responder for each initiator.
+    initiators: BTreeMap<Initiator, Responder>,
+}
 
-/// What the data path keeps for a shared receive queue.
-#[derive(Debug, Default)]
-pub(crate) struct SrqData {}
+impl Qp {
+    fn who(&self) -> Who {
+        Who {
+            pd: self.pd,
+            qpn: self.number,
+            reserved_lkey: self.reserved_lkey,
+        }
+    }
+
+    fn owner(&self, counter: u16) -> Owner {
+        Owner {
+            qpn: self.number,
+            user_index: self.user_index,
+            counter,
+        }
+    }
+}
 
 /// Bytes were written at `register` (an offset in the page, of 0x800..0xc00) of a doorbell page.
-pub(crate) fn doorbell(_device: &mut Device, _uar: u32, _register: u32, _bytes: &[u8]) {}
+pub(crate) fn doorbell(device: &mut Device, uar: u32, register: u32, bytes: &[u8]) {
+    let rung = device.transport.copies.write(uar, register, bytes);
+    if let Some(qpn) = rung.queue {
+        match device.resources.qps.get(qpn) {
+            Some(qp) if qp.send.is_some() => {
+                if qp.uar != uar {
+                    log::debug!("queue {qpn:#x} was rung in page {uar:#x}, not in its own");
+                }
+                device.transport.active.insert(qpn);
+                run(device);
+            }
+            _ => log::debug!("a doorbell for {qpn:#x}, which has no send queue"),
+        }
+    }
+    if let Some(copy) = rung.copy {
+        requester::copied(device, &copy);
+    }
+}
 
 /// A command took a queue pair from one state to another; its fields are those of the new one.
-pub(crate) fn state_changed(_device: &mut Device, _qpn: u32, _from: QpState, _to: QpState) {}
+pub(crate) fn state_changed(device: &mut Device, qpn: u32, from: QpState, to: QpState) {
+    let Some(qp) = device.resources.qps.get_mut(qpn) else {
+        return;
+    };
+    match to {
+        QpState::Rst => {
+            qp.data = QpData::default();
+            device.transport.active.remove(&qpn);
+            return;
+        }
+        QpState::Init => {}
+        QpState::Rtr => qp.data.responder = Responder::new(qp.next_rcv_psn),
+        QpState::Rts if matches!(from, QpState::Sqd | QpState::SqEr | QpState::Rts) => {}
+        QpState::Rts => {
+            let life = device.transport.lives;
+            device.transport.lives = life.wrapping_add(1);
+            qp.data.requester.start(qp.next_send_psn, life);
+        }
+        QpState::Sqd if qp.data.requester.is_idle() => {
+            events::queue(device, EventType::SQ_DRAINED, qpn, 0);
+        }
+        QpState::Sqd | QpState::SqEr => {}
+        QpState::Err => {
+            if from != QpState::Err {
+                fail(device, qpn);
+            }
+        }
+    }
+    device.transport.active.insert(qpn);
+    run(device);
+}
 
 /// What is due is done; the answer is when something is due next.
-pub(crate) fn tick(_device: &mut Device) -> Option<Duration> {
-    None
+pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
+    let moderated = completion::tick(device);
+    let now = device.now;
+    // Receives of a queue pair in error have no doorbell that says that they are to be flushed.
+    let due: Vec<u32> = (device.resources.qps.iter())
+        .filter(|(_, qp)| {
+            qp.state == QpState::Err || qp.data.requester.due().is_some_and(|due| due <= now)
+        })
+        .map(|(qpn, _)| qpn)
+        .collect();
+    device.transport.active.extend(due);
+    run(device);
+    if !device.transport.active.is_empty() || !device.transport.local.is_empty() {
+        return Some(now);
+    }
+    (device.resources.qps.iter())
+        .filter_map(|(_, qp)| qp.data.requester.due())
+        .chain(moderated)
+        .min()
 }
 
 /// A frame arrived.
-pub(crate) fn receive(_device: &mut Device, _frame: &[u8]) {}
+pub(crate) fn receive(device: &mut Device, frame: &[u8]) {
+    let parsed = match device.config.link {
+        crate::LinkLayer::InfiniBand => {
+            Packet::parse_infiniband(frame).map(|packet| Frame::Packet(Box::new(packet)))
+        }
+        crate::LinkLayer::Ethernet => Frame::parse_ethernet(frame),
+    };
+    match parsed {
+        Ok(Frame::Packet(packet)) if route::is_mine(device, &packet.route) => {
+            deliver(device, *packet);
+            run(device);
+        }
+        Ok(_) => {}
+        Err(error) => log::debug!("a frame of {} bytes is dropped: {error:?}", frame.len()),
+    }
+}
+
+/// Lets everybody go on, for a while.
+fn run(device: &mut Device) {
+    for _ in 0..STEPS {
+        if let Some(packet) = device.transport.local.pop_front() {
+            deliver(device, packet);
+            continue;
+        }
+        let active = &device.transport.active;
+        let next = (active.range(device.transport.last + 1..).next()).or_else(|| active.first());
+        let Some(qpn) = next.copied() else {
+            return;
+        };
+        device.transport.last = qpn;
+        if !responder::answer(device, qpn) && !requester::step(device, qpn) {
+            device.transport.active.remove(&qpn);
+        }
+    }
+}
+
+/// Sends a packet: to oneself, onto the link, or both.
+fn emit(device: &mut Device, packet: Packet) {
+    let (own, others) = route::directions(device, &packet.route);
+    if others && let Some(link) = &mut device.link {
+        link.send(&packet.emit());
+    }
+    if own {
+        device.transport.local.push_back(packet);
+    }
+}
+
+/// A packet for this device.
+fn deliver(device: &mut Device, packet: Packet) {
+    let Some(service) = packet.bth.service() else {
+        return;
+    };
+    if service == Service::Ud {
+        datagram::receive(device, &packet);
+        return;
+    }
+    let qpn = packet.bth.dest_qp;
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return;
+    };
+    let expected = match qp.kind {
+        QpKind::Rc => Service::Rc,
+        QpKind::Uc => Service::Uc,
+        QpKind::Xrc => Service::Xrc,
+        QpKind::Dci | QpKind::Dct => Service::Dc,
+        _ => return,
+    };
+    if service != expected {
+        return;
+    }
+    if op::is_response(packet.bth.op()) {
+        requester::answered(device, qpn, &packet);
+        return;
+    }
+    let initiator = match (qp.kind, &packet.extended.dceth) {
+        (QpKind::Dct, Some(dceth)) if dceth.key == qp.dc_access_key => {
+            Some(Initiator::of(&packet.route, dceth.source_qp, dceth.life))
+        }
+        (QpKind::Dct | QpKind::Dci, _) => return,
+        _ => None,
+    };
+    responder::request(device, Place { qpn, initiator }, &packet);
+}
+
+/// A queue pair enters the error state: what was in work is flushed; what is posted will be.
+fn fail(device: &mut Device, qpn: u32) {
+    let Some(qp) = device.resources.qps.get_mut(qpn) else {
+        return;
+    };
+    qp.state = QpState::Err;
+    let shares = matches!(qp.receive, Receive::Shared { .. });
+    requester::flush_flight(device, qpn);
+    responder::flush_message(device, qpn);
+    if shares {
+        events::queue(device, EventType::SRQ_LAST_WQE, qpn, 0);
+    }
+    device.transport.active.insert(qpn);
+}
+
+/// A completion of a queue pair; one that can't be written is the end of it (IBTA 10.10.2.3: a catastrophic error).
+fn complete(device: &mut Device, qpn: u32, cqn: u32, cqe: &Cqe) {
+    if completion::push(device, cqn, cqe).is_ok() {
+        return;
+    }
+    let Some(qp) = device.resources.qps.get_mut(qpn) else {
+        return;
+    };
+    if qp.state != QpState::Err {
+        qp.state = QpState::Err;
+        events::queue(device, EventType::WQ_CATAS_ERROR, qpn, 0);
+        device.transport.active.insert(qpn);
+    }
+}
+
+/// The device's clock as completions carry it: 156.25 MHz, as `device_frequency_khz` says.
+fn timestamp(device: &Device) -> u64 {
+    (device.now.as_nanos() * 10 / 64) as u64
+}
+
+/// A failed send request.
+fn failed_send(qp: &Qp, counter: u16, opcode: Opcode, syndrome: Syndrome) -> Cqe {
+    Cqe::failed(qp.owner(counter), Some(opcode), syndrome)
+}

@@ -2,6 +2,8 @@
 
 use wqe_format::mlx5::{RecvSignatureSegment, SrqNextSegment, request::scatter_list};
 
+use wqe_format::mlx5::firmware::EventType;
+
 use crate::completion::cqe::Owner;
 use crate::device::Device;
 use crate::events;
@@ -184,16 +186,7 @@ fn take_shared(
     srq.data.taken = srq.data.taken.wrapping_add(1);
     if limit != 0 && left - 1 < limit {
         srq.limit = 0;
-        let mut data = [0; 28];
-        data[24..].copy_from_slice(&srqn.to_be_bytes());
-        events::raise_async(device, events::kind::SRQ_LIMIT, &data);
+        events::queue(device, EventType::SRQ_RQ_LIMIT, srqn, 1);
     }
     Ok(it)
-}
-
-/// Requests of a shared queue that wait, for a limit that is set while they are already too few.
-pub(crate) fn waiting(device: &Device, srqn: u32) -> Option<u16> {
-    let srq = device.resources.srqs.get(srqn)?;
-    let posted = counter(device, srq.dbr).ok()?;
-    Some(posted.wrapping_sub(srq.data.taken))
 }

@@ -59,10 +59,7 @@ pub(super) struct Request {
 fn is_offered(kind: QpKind, opcode: Opcode) -> bool {
     let is_atomic = matches!(
         opcode,
-        Opcode::ATOMIC_CS
-            | Opcode::ATOMIC_FA
-            | Opcode::ATOMIC_MASKED_CS
-            | Opcode::ATOMIC_MASKED_FA
+        Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::ATOMIC_MASKED_CS | Opcode::ATOMIC_MASKED_FA
     );
     let is_send = matches!(opcode, Opcode::SEND | Opcode::SEND_IMM);
     let is_write = matches!(opcode, Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM);
@@ -299,6 +296,10 @@ impl Request {
                 left -= count;
             }
         }
-        if left == 0 { Ok(()) } else { Err(Fault::Bounds) }
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(Fault::Bounds)
+        }
     }
 }

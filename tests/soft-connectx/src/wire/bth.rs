@@ -184,6 +184,8 @@ pub struct Dceth {
     pub key: u64,
     /// Initiator, to whom the answer goes.
     pub source_qp: u32,
+    /// Tells its connections before and after a reset apart.
+    pub life: u8,
 }
 
 /// RDMA header (IBTA 9.3.3).
@@ -307,7 +309,8 @@ impl Extended {
     pub(super) fn emit(&self, to: &mut Vec<u8>) {
         if let Some(dceth) = self.dceth {
             to.extend(dceth.key.to_be_bytes());
-            to.extend((dceth.source_qp & 0xff_ffff).to_be_bytes());
+            let source = u32::from(dceth.life) << 24 | dceth.source_qp & 0xff_ffff;
+            to.extend(source.to_be_bytes());
         }
         if let Some(srqn) = self.xrc_srq {
             to.extend((srqn & 0xff_ffff).to_be_bytes());
@@ -364,6 +367,7 @@ impl Extended {
             it.dceth = Some(Dceth {
                 key: long(&header),
                 source_qp: word(&header[8..]) & 0xff_ffff,
+                life: header[8],
             });
         }
         if service == Service::Xrc && !is_response {

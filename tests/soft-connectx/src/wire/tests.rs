@@ -167,6 +167,7 @@ fn packets_come_back() {
         let dceth = Some(Dceth {
             key: 1 << 63,
             source_qp: 4,
+            life: 3,
         });
         let sent = packet(
             route,

@@ -1,0 +1,626 @@
+//! The requester: send queues are fetched up to the doorbell record, cut into packets, and completed in order as answers come
+//! (IBTA 9.7.3 to 9.7.6).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use wqe_format::mlx5::firmware::EventType;
+use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DatagramSegment, Opcode, SEND_WQE_BB, Syndrome};
+use zerocopy::FromBytes;
+
+use super::work::Request;
+use super::{
+    complete, datagram, doorbell, fail, failed_send, local, psn, retry, sending, timestamp,
+};
+use crate::checks;
+use crate::completion::Cqe;
+use crate::device::Device;
+use crate::events;
+use crate::resources::{Qp, QpKind, QpState};
+use crate::wire::{Aeth, Answer, NakCode, Packet, op};
+
+/// Packets without an answer, over which no more are sent.
+const WINDOW: i32 = 64;
+/// Requests in work, over which no more are fetched.
+const FLIGHTS: usize = 64;
+
+/// A request in work.
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// Number of its first basic block.
+    pub(super) counter: u16,
+    pub(super) request: Request,
+    /// Its first packet, and how many numbers it takes: of a read as many as its answer has packets.
+    pub(super) first: u32,
+    pub(super) packets: u32,
+    /// Nothing is to come any more.
+    done: bool,
+    /// It can't be done; said when its turn comes.
+    doomed: Option<Syndrome>,
+    /// Packets of its answer that have come.
+    pub(super) got: u32,
+    /// What came back, if it goes into the completion.
+    answer: Vec<u8>,
+}
+
+impl Flight {
+    /// The number behind its last.
+    fn end(&self) -> u32 {
+        psn::add(self.first, self.packets)
+    }
+}
+
+/// How far a send queue is.
+#[derive(Debug, Default)]
+pub(crate) struct Requester {
+    /// Basic blocks fetched, counted over and over.
+    fetched: u16,
+    /// Number of the packet behind all requests in work.
+    psn: u32,
+    /// Of the next packet that is sent; behind `psn` when packets are sent again.
+    pub(super) next: u32,
+    /// Of the oldest one without an answer.
+    una: u32,
+    pub(super) flight: VecDeque<Flight>,
+    /// Of dynamic connections: which life of the queue pair this is.
+    pub(super) life: u8,
+    retry: retry::State,
+}
+
+impl Requester {
+    /// Starts with this packet.
+    pub(super) fn start(&mut self, psn: u32, life: u8) {
+        *self = Self {
+            fetched: self.fetched,
+            psn,
+            next: psn,
+            una: psn,
+            life,
+            ..Self::default()
+        };
+    }
+
+    /// When something is to be done without an answer.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.retry.due()
+    }
+
+    /// A datagram went out: the next one's number.
+    pub(super) fn count(&mut self, psn: u32) {
+        (self.psn, self.next, self.una) = (psn, psn, psn);
+    }
+
+    /// Nothing is in work.
+    pub(super) fn is_idle(&self) -> bool {
+        self.flight.is_empty()
+    }
+
+    fn reads(&self) -> usize {
+        (self.flight.iter())
+            .filter(|flight| flight.request.is_read() && !flight.done)
+            .count()
+    }
+}
+
+fn get(device: &mut Device, qpn: u32) -> Option<&mut Qp> {
+    device.resources.qps.get_mut(qpn)
+}
+
+/// Goes on with a send queue, by one step; whether there may be another.
+pub(super) fn step(device: &mut Device, qpn: u32) -> bool {
+    let now = device.now;
+    let Some(qp) = get(device, qpn) else {
+        return false;
+    };
+    match qp.state {
+        QpState::Rts | QpState::Sqd => {}
+        QpState::Err => return flush_next(device, qpn),
+        _ => return false,
+    }
+    let limits = qp.limits;
+    let requester = &mut qp.data.requester;
+    match requester.retry.expire(now, &limits) {
+        retry::Expired::No => {}
+        retry::Expired::Again => requester.next = requester.una,
+        retry::Expired::Exhausted => {
+            fail_first(device, qpn, Syndrome::TRANSPORT_RETRY_EXC_ERR);
+            return true;
+        }
+    }
+    if requester.retry.is_paused() {
+        return false;
+    }
+    if let Some(syndrome) = requester.flight.front().and_then(|flight| flight.doomed) {
+        fail_first(device, qpn, syndrome);
+        return true;
+    }
+    if requester.next != requester.psn {
+        return send_next(device, qpn);
+    }
+    if qp.state == QpState::Sqd {
+        return false;
+    }
+    fetch(device, qpn)
+}
+
+/// The next packet of the requests in work.
+fn send_next(device: &mut Device, qpn: u32) -> bool {
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return false;
+    };
+    let requester = &qp.data.requester;
+    if psn::distance(requester.una, requester.next) >= WINDOW {
+        return false;
+    }
+    let next = requester.next;
+    let Some(index) = (requester.flight.iter())
+        .position(|it| psn::distance(it.first, next) >= 0 && psn::distance(next, it.end()) > 0)
+    else {
+        return false;
+    };
+    if requester.flight[index].doomed.is_some() {
+        return false;
+    }
+    let is_reliable = qp.kind != QpKind::Uc;
+    let packet = sending::packet(device, qp, &requester.flight[index]);
+    let (now, limits) = (device.now, qp.limits);
+    let Some(qp) = get(device, qpn) else {
+        return false;
+    };
+    let requester = &mut qp.data.requester;
+    let flight = &mut requester.flight[index];
+    match packet {
+        Ok(packet) => {
+            requester.next = if flight.request.is_read() {
+                flight.end()
+            } else {
+                psn::add(next, 1)
+            };
+            if is_reliable {
+                requester.retry.sent(now, &limits);
+            } else {
+                requester.una = requester.next;
+                flight.done |= requester.next == flight.end();
+            }
+            super::emit(device, packet);
+            if !is_reliable {
+                complete_done(device, qpn);
+            }
+        }
+        Err(syndrome) => flight.doomed = Some(syndrome),
+    }
+    true
+}
+
+/// Whether a request starts in the ring, and its bytes.
+fn fetch_bytes(device: &Device, qp: &Qp) -> Option<Result<Vec<u8>, Syndrome>> {
+    let send = qp.send.as_ref()?;
+    let fetched = qp.data.requester.fetched;
+    let mut word = [0; 4];
+    let memory = device.memory.as_ref();
+    if memory.read(qp.dbr.wrapping_add(4), &mut word).is_err() {
+        return None;
+    }
+    let posted = (u32::from_be_bytes(word) as u16).wrapping_sub(fetched);
+    if posted == 0 {
+        return None;
+    }
+    if u32::from(posted) > 1 << send.ring.log_size.min(16) {
+        checks::report(device, checks::Fault::SendRingOverrun { qpn: qp.number });
+    }
+    let mut block = [0; SEND_WQE_BB];
+    if send.ring.read(memory, fetched.into(), &mut block).is_err() {
+        return Some(Err(Syndrome::LOCAL_QP_OP_ERR));
+    }
+    let Ok((ctrl, _)) = CtrlSegment::read_from_prefix(&block) else {
+        return Some(Err(Syndrome::LOCAL_QP_OP_ERR));
+    };
+    let length = usize::from(ctrl.ds()) * 16;
+    let is_wrong = ctrl.qpn() != qp.number || ctrl.index() != fetched;
+    let blocks = length.div_ceil(SEND_WQE_BB);
+    if is_wrong || length == 0 || blocks > usize::from(posted) {
+        return Some(Err(Syndrome::LOCAL_QP_OP_ERR));
+    }
+    let mut bytes = vec![0; length];
+    let read = send.ring.read(memory, fetched.into(), &mut bytes);
+    Some(read.map(|()| bytes).map_err(|_| Syndrome::LOCAL_QP_OP_ERR))
+}
+
+/// Fetches the next request, and does it if it is local or a datagram.
+fn fetch(device: &mut Device, qpn: u32) -> bool {
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return false;
+    };
+    let requester = &qp.data.requester;
+    if requester.flight.len() >= FLIGHTS {
+        return false;
+    }
+    let (request, blocks) = match fetch_bytes(device, qp) {
+        None => return false,
+        Some(Err(syndrome)) => return dead_end(device, qpn, syndrome),
+        Some(Ok(bytes)) => (
+            Request::parse(qp.kind, &bytes),
+            bytes.len().div_ceil(SEND_WQE_BB) as u16,
+        ),
+    };
+    let Some(request) = request else {
+        return dead_end(device, qpn, Syndrome::LOCAL_QP_OP_ERR);
+    };
+    let log_max = match qp.log_msg_max {
+        0 => 30,
+        log => log.min(30),
+    };
+    if request.len() > 1 << log_max {
+        return dead_end(device, qpn, Syndrome::LOCAL_LENGTH_ERR);
+    }
+    let reads = requester.reads();
+    // Modes from 2 on wait for reads (`MLX5_FENCE_MODE_*`); 1 is for keys, whose changes are done at once here.
+    let is_fenced = request.flags.fence_mode() >= 2 && reads != 0;
+    if is_fenced || request.is_read() && reads >= 1 << qp.limits.log_sra_max.min(7) {
+        return false;
+    }
+    if !is_reachable(&request, requester) {
+        return false;
+    }
+    let counter = requester.fetched;
+    let kind = qp.kind;
+    let first = requester.psn;
+    let is_local = matches!(request.opcode, Opcode::NOP | Opcode::UMR | Opcode::MMO);
+    let mtu = qp.mtu;
+    let packets = match kind {
+        _ if is_local => 0,
+        QpKind::Rc | QpKind::Uc | QpKind::Xrc | QpKind::Dci if !request.is_atomic() => {
+            psn::packets(request.len(), mtu)
+        }
+        QpKind::Rc | QpKind::Xrc | QpKind::Dci => 1,
+        _ => 0,
+    };
+    let result = match kind {
+        _ if is_local => local::execute(device, qpn, &request),
+        QpKind::Ud | QpKind::Gsi | QpKind::Smi => datagram::send(device, qpn, &request),
+        // Raw packets go nowhere yet.
+        _ => Ok(()),
+    };
+    let Some(qp) = get(device, qpn) else {
+        return false;
+    };
+    let requester = &mut qp.data.requester;
+    requester.fetched = counter.wrapping_add(blocks);
+    if packets != 0 {
+        requester.psn = psn::add(first, packets);
+    }
+    requester.flight.push_back(Flight {
+        counter,
+        request,
+        first,
+        packets,
+        done: packets == 0,
+        doomed: result.err(),
+        got: 0,
+        answer: Vec::new(),
+    });
+    complete_done(device, qpn);
+    true
+}
+
+/// A dynamic connection has one target at a time.
+fn is_reachable(request: &Request, requester: &Requester) -> bool {
+    let target = |av: &DatagramSegment| (av.dqp_dct, av.key, av.rlid, av.rgid, av.rmac);
+    let Some(destination) = &request.destination else {
+        return true;
+    };
+    (requester.flight.iter())
+        .filter(|flight| flight.packets != 0 && !flight.done)
+        .filter_map(|flight| flight.request.destination.as_ref())
+        .all(|other| target(other) == target(destination))
+}
+
+/// The next request makes no sense.
+fn dead_end(device: &mut Device, qpn: u32, syndrome: Syndrome) -> bool {
+    let Some(qp) = get(device, qpn) else {
+        return false;
+    };
+    // Those before it come first.
+    if !qp.data.requester.flight.is_empty() {
+        return false;
+    }
+    let counter = qp.data.requester.fetched;
+    qp.data.requester.fetched = counter.wrapping_add(1);
+    let cqe = failed_send(qp, counter, Opcode::NOP, syndrome);
+    let cqn = qp.send.as_ref().map_or(0, |send| send.cqn);
+    complete(device, qpn, cqn, &cqe);
+    fail(device, qpn);
+    true
+}
+
+/// Completes what is done, in order.
+fn complete_done(device: &mut Device, qpn: u32) {
+    let mut some = false;
+    loop {
+        let time = timestamp(device);
+        let Some(qp) = get(device, qpn) else {
+            return;
+        };
+        let is_done = (qp.data.requester.flight.front())
+            .is_some_and(|flight| flight.done && flight.doomed.is_none());
+        if !is_done {
+            break;
+        }
+        let Some(flight) = qp.data.requester.flight.pop_front() else {
+            break;
+        };
+        some = true;
+        let request = &flight.request;
+        let returned = if request.is_read() { request.len() } else { 0 };
+        let owner = qp.owner(flight.counter);
+        let cqn = qp.send.as_ref().map_or(0, |send| send.cqn);
+        if request.flags.contains(CtrlFlags::CQ_UPDATE) {
+            let mut cqe = Cqe::sent(owner, request.opcode, returned as u32, time);
+            if !flight.answer.is_empty() {
+                let room = sending::scatter_room(qp.scatter_request);
+                cqe.scatter(&flight.answer, room);
+            }
+            complete(device, qpn, cqn, &cqe);
+        }
+    }
+    let Some(qp) = get(device, qpn) else {
+        return;
+    };
+    if some && qp.state == QpState::Sqd && qp.data.requester.flight.is_empty() {
+        events::queue(device, EventType::SQ_DRAINED, qpn, 0);
+    }
+}
+
+/// The oldest request failed, and with it the queue pair.
+fn fail_first(device: &mut Device, qpn: u32, syndrome: Syndrome) {
+    let Some(qp) = get(device, qpn) else {
+        return;
+    };
+    let flight = qp.data.requester.flight.pop_front();
+    if let Some(flight) = flight {
+        let cqe = failed_send(qp, flight.counter, flight.request.opcode, syndrome);
+        let cqn = qp.send.as_ref().map_or(0, |send| send.cqn);
+        complete(device, qpn, cqn, &cqe);
+    }
+    fail(device, qpn);
+}
+
+/// Everything in work is flushed.
+pub(super) fn flush_flight(device: &mut Device, qpn: u32) {
+    let Some(qp) = get(device, qpn) else {
+        return;
+    };
+    qp.data.requester.retry = retry::State::default();
+    let flights = std::mem::take(&mut qp.data.requester.flight);
+    let cqn = qp.send.as_ref().map_or(0, |send| send.cqn);
+    let cqes: Vec<Cqe> = (flights.iter())
+        .map(|it| failed_send(qp, it.counter, it.request.opcode, Syndrome::WR_FLUSH_ERR))
+        .collect();
+    let requester = &mut qp.data.requester;
+    (requester.next, requester.una) = (requester.psn, requester.psn);
+    for cqe in cqes {
+        complete(device, qpn, cqn, &cqe);
+    }
+}
+
+/// Flushes the next request that is posted.
+fn flush_next(device: &mut Device, qpn: u32) -> bool {
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return false;
+    };
+    let (blocks, opcode) = match fetch_bytes(device, qp) {
+        None => return super::responder::flush_next(device, qpn),
+        Some(Ok(bytes)) => (
+            bytes.len().div_ceil(SEND_WQE_BB) as u16,
+            Opcode(bytes.get(3).copied().unwrap_or(0)),
+        ),
+        Some(Err(_)) => (1, Opcode::NOP),
+    };
+    let cqe = failed_send(
+        qp,
+        qp.data.requester.fetched,
+        opcode,
+        Syndrome::WR_FLUSH_ERR,
+    );
+    let cqn = qp.send.as_ref().map_or(0, |send| send.cqn);
+    if let Some(qp) = get(device, qpn) {
+        let fetched = &mut qp.data.requester.fetched;
+        *fetched = fetched.wrapping_add(blocks);
+    }
+    complete(device, qpn, cqn, &cqe);
+    true
+}
+
+/// An answer came.
+pub(super) fn answered(device: &mut Device, qpn: u32, packet: &Packet) {
+    let Some(qp) = get(device, qpn) else {
+        return;
+    };
+    if !matches!(qp.state, QpState::Rts | QpState::Sqd) {
+        return;
+    }
+    let psn = packet.bth.psn;
+    let requester = &mut qp.data.requester;
+    // Of what was never sent, or has had its answer.
+    if psn::distance(psn, requester.psn) <= 0 || psn::distance(requester.una, psn) < 0 {
+        return;
+    }
+    device.transport.active.insert(qpn);
+    match (packet.bth.op(), packet.extended.aeth) {
+        (op::ACKNOWLEDGE, Some(Aeth { answer, .. })) => match answer {
+            Answer::Ack => acknowledge(device, qpn, psn::add(psn, 1)),
+            Answer::Rnr(timer) => {
+                acknowledge(device, qpn, psn);
+                refused(device, qpn, Refused::NotReady(timer));
+            }
+            Answer::Nak(code) => {
+                acknowledge(device, qpn, psn);
+                refused(device, qpn, Refused::Nak(code));
+            }
+        },
+        (op::ATOMIC_ACKNOWLEDGE, _) => {
+            // The value is in the order of the processor it goes to, unless the device answers big-endian.
+            let old = packet.extended.atomic_ack.unwrap_or_default();
+            returned(device, qpn, psn, &old.to_le_bytes(), true);
+        }
+        (_, _) => returned(device, qpn, psn, &packet.payload, false),
+    }
+    complete_done(device, qpn);
+}
+
+/// Everything before `end` has had its answer, but reads and atomics, which have their own: if one of theirs is missing, it
+/// was lost (IBTA 9.7.5.1.1, an implied NAK).
+fn acknowledge(device: &mut Device, qpn: u32, end: u32) {
+    let (now, Some(qp)) = (device.now, device.resources.qps.get_mut(qpn)) else {
+        return;
+    };
+    let limits = qp.limits;
+    let requester = &mut qp.data.requester;
+    let mut acknowledged = end;
+    for flight in &mut requester.flight {
+        if psn::distance(flight.first, end) <= 0 {
+            break;
+        }
+        if flight.request.is_read() && !flight.done {
+            acknowledged = psn::add(flight.first, flight.got);
+            if psn::distance(acknowledged, end) > 0 {
+                requester.retry.implied(now);
+            }
+            break;
+        }
+        flight.done |= psn::distance(flight.end(), end) >= 0;
+    }
+    if psn::distance(requester.una, acknowledged) > 0 {
+        requester.una = acknowledged;
+        requester
+            .retry
+            .progress(now, &limits, requester.una != requester.next);
+    }
+    if psn::distance(requester.next, requester.una) > 0 {
+        requester.next = requester.una;
+    }
+}
+
+/// Why the peer did not do what it was asked.
+enum Refused {
+    NotReady(u8),
+    Nak(NakCode),
+}
+
+fn refused(device: &mut Device, qpn: u32, why: Refused) {
+    complete_done(device, qpn);
+    let (now, Some(qp)) = (device.now, device.resources.qps.get_mut(qpn)) else {
+        return;
+    };
+    let limits = qp.limits;
+    let requester = &mut qp.data.requester;
+    requester.next = requester.una;
+    let syndrome = match why {
+        Refused::NotReady(timer) => match requester.retry.not_ready(now, timer, &limits) {
+            true => return,
+            false => Syndrome::RNR_RETRY_EXC_ERR,
+        },
+        Refused::Nak(NakCode::Sequence) => match requester.retry.again(now, &limits) {
+            true => return,
+            false => Syndrome::TRANSPORT_RETRY_EXC_ERR,
+        },
+        Refused::Nak(NakCode::InvalidRequest) => Syndrome::REMOTE_INVAL_REQ_ERR,
+        Refused::Nak(NakCode::RemoteAccess) => Syndrome::REMOTE_ACCESS_ERR,
+        Refused::Nak(NakCode::RemoteOperational) => Syndrome::REMOTE_OP_ERR,
+    };
+    fail_first(device, qpn, syndrome);
+}
+
+/// A packet of a read's answer, or an atomic's.
+fn returned(device: &mut Device, qpn: u32, psn: u32, bytes: &[u8], is_atomic: bool) {
+    acknowledge(device, qpn, psn);
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return;
+    };
+    let Some(index) = (qp.data.requester.flight.iter())
+        .position(|it| psn::distance(it.first, psn) >= 0 && psn::distance(psn, it.end()) > 0)
+    else {
+        return;
+    };
+    let flight = &qp.data.requester.flight[index];
+    let request = &flight.request;
+    // One that is missing before it is asked for again when the timer ends; one that was there already is nothing new.
+    if !request.is_read()
+        || request.is_atomic() != is_atomic
+        || flight.done
+        || psn != psn::add(flight.first, flight.got)
+    {
+        return;
+    }
+    let width = request.operands.map_or(8, |it| it.width);
+    let bytes = match (is_atomic, width) {
+        (true, 4) => bytes.get(..4).unwrap_or_default(),
+        _ => bytes,
+    };
+    let offset = u64::from(flight.got) * u64::from(qp.mtu);
+    let in_cqe = request.flags.contains(CtrlFlags::CQ_UPDATE)
+        && request.len() <= sending::scatter_room(qp.scatter_request) as u64;
+    let is_last = flight.got + 1 == flight.packets;
+    let expected = if is_atomic {
+        bytes.len() as u64
+    } else {
+        (request.len() - offset.min(request.len())).min(qp.mtu.into())
+    };
+    let fault = if bytes.len() as u64 != expected {
+        Some(Syndrome::BAD_RESP_ERR)
+    } else if in_cqe {
+        None
+    } else {
+        let written = request.scatter(device, &qp.who(), offset, bytes);
+        written.err().map(|_| Syndrome::LOCAL_PROT_ERR)
+    };
+    let (now, Some(qp)) = (device.now, device.resources.qps.get_mut(qpn)) else {
+        return;
+    };
+    let limits = qp.limits;
+    let requester = &mut qp.data.requester;
+    let flight = &mut requester.flight[index];
+    flight.doomed = fault;
+    flight.got += 1;
+    flight.done |= is_last;
+    if in_cqe {
+        flight.answer = bytes.to_vec();
+    }
+    requester.una = psn::add(psn, 1);
+    if psn::distance(requester.next, requester.una) > 0 {
+        requester.next = requester.una;
+    }
+    requester
+        .retry
+        .progress(now, &limits, requester.una != requester.next);
+}
+
+/// A request was copied into a register: the copy is compared with the ring.
+pub(super) fn copied(device: &mut Device, copy: &[u8]) {
+    let Ok((ctrl, _)) = CtrlSegment::read_from_prefix(copy) else {
+        return;
+    };
+    let Some(qp) = device.resources.qps.get(ctrl.qpn()) else {
+        return;
+    };
+    let Some(send) = &qp.send else { return };
+    let mut memory = vec![0; copy.len()];
+    let read = send
+        .ring
+        .read(device.memory.as_ref(), ctrl.index().into(), &mut memory);
+    if read.is_err() || memory == copy {
+        return;
+    }
+    if doorbell::asks_only_here(copy, &memory).is_some() {
+        let cqe = Cqe::sent(qp.owner(ctrl.index()), Opcode::NOP, 0, timestamp(device));
+        let (qpn, cqn) = (qp.number, send.cqn);
+        complete(device, qpn, cqn, &cqe);
+        return;
+    }
+    let length = usize::from(ctrl.ds()) * 16;
+    let of_request = |bytes: &[u8]| bytes[..bytes.len().min(length)].to_vec();
+    if of_request(&memory) != of_request(copy) {
+        let (qpn, index) = (qp.number, ctrl.index());
+        checks::report(device, checks::Fault::CopyDiffers { qpn, index });
+    }
+}

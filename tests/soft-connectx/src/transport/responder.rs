@@ -1,0 +1,705 @@
+//! The responder: requests are taken in order, done, and answered (IBTA 9.7.4 and 9.7.5).
+
+use std::collections::VecDeque;
+
+use wqe_format::mlx5::Syndrome;
+use wqe_format::mlx5::firmware::EventType;
+
+use super::receive::{self, Nothing, Taken};
+use super::{complete, fail, psn, sending, timestamp};
+use crate::completion::Cqe;
+use crate::completion::cqe::Received;
+use crate::device::Device;
+use crate::memory::{self, Range, Right, Who, umr};
+use crate::port::DEFAULT_PKEY;
+use crate::resources::{QpKind, QpState};
+use crate::wire::{
+    Aeth, Answer, AtomicEth, Bth, Extended, NakCode, Packet, Reth, Route, Service, op,
+};
+
+/// Initiators of one DC target that are remembered.
+const INITIATORS: usize = 1 << 12;
+/// Packets of answers that go out in one turn.
+const BURST: u32 = 32;
+/// Atomics and reads that can be answered again, if the queue pair doesn't say.
+const REPLAY: usize = 16;
+
+/// Who asks a DC target: address, queue pair and which of its lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Initiator {
+    gid: [u8; 16],
+    lid: u16,
+    qpn: u32,
+    life: u8,
+}
+
+impl Initiator {
+    pub(super) fn of(route: &Route, qpn: u32, life: u8) -> Initiator {
+        Initiator {
+            gid: route
+                .global()
+                .map(|global| global.source)
+                .unwrap_or_default(),
+            lid: match route {
+                Route::InfiniBand { slid, .. } => *slid,
+                Route::Ethernet { .. } => 0,
+            },
+            qpn,
+            life,
+        }
+    }
+}
+
+/// One end of a connection: a queue pair, or one of the initiators of a DC target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) qpn: u32,
+    pub(super) initiator: Option<Initiator>,
+}
+
+/// A message of which packets have come.
+#[derive(Debug)]
+enum Message {
+    Send {
+        taken: Taken,
+        len: u64,
+    },
+    Write {
+        key: u32,
+        va: u64,
+        len: u64,
+        left: u64,
+    },
+}
+
+/// What is to be answered.
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Say(u32, Answer),
+    Read { psn: u32, reth: Reth, sent: u32 },
+    Atomic { psn: u32, old: u64 },
+}
+
+/// What was done and can't be done twice.
+#[derive(Clone, Copy, Debug)]
+enum Done {
+    Read { first: u32, packets: u32 },
+    Atomic { psn: u32, old: u64 },
+}
+
+/// What a responder remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Responder {
+    /// The next packet's number.
+    expected: u32,
+    /// Messages done.
+    msn: u32,
+    /// A missing packet was complained about.
+    complained: bool,
+    message: Option<Message>,
+    /// A receive request of a message that broke off (UC).
+    spare: Option<Taken>,
+    done: VecDeque<Done>,
+    replies: VecDeque<Reply>,
+    /// Where answers go.
+    back: Option<(Route, u32)>,
+    /// A refusal that ends the connection is on its way.
+    closed: bool,
+}
+
+impl Responder {
+    pub(super) fn new(expected: u32) -> Self {
+        Self {
+            expected,
+            ..Self::default()
+        }
+    }
+}
+
+/// Why a request is not done.
+#[derive(Debug)]
+enum Refusal {
+    /// There is no receive request.
+    NotReady,
+    /// The connection ends.
+    Nak(NakCode),
+    /// The queue pair was broken by it.
+    Broken,
+}
+
+fn responder(device: &mut Device, at: Place) -> Option<&mut Responder> {
+    let data = &mut device.resources.qps.get_mut(at.qpn)?.data;
+    match at.initiator {
+        Some(initiator) => data.initiators.get_mut(&initiator),
+        None => Some(&mut data.responder),
+    }
+}
+
+/// A request came.
+pub(super) fn request(device: &mut Device, at: Place, packet: &Packet) {
+    let Some(qp) = device.resources.qps.get_mut(at.qpn) else {
+        return;
+    };
+    let is_ready = match qp.kind {
+        QpKind::Dct => qp.state != QpState::Err,
+        _ => !matches!(qp.state, QpState::Rst | QpState::Init | QpState::Err),
+    };
+    if !is_ready {
+        return;
+    }
+    let (psn, op) = (packet.bth.psn, packet.bth.op());
+    if let Some(initiator) = at.initiator {
+        let initiators = &mut qp.data.initiators;
+        if !initiators.contains_key(&initiator) {
+            if initiators.len() >= INITIATORS {
+                initiators.pop_first();
+            }
+            initiators.insert(initiator, Responder::new(psn));
+        }
+    }
+    let dest = match (&packet.extended.dceth, qp.kind) {
+        (Some(dceth), QpKind::Dct) => dceth.source_qp,
+        _ => qp.remote_qpn,
+    };
+    let is_reliable = qp.kind != QpKind::Uc;
+    let Some(me) = responder(device, at) else {
+        return;
+    };
+    if me.closed {
+        return;
+    }
+    me.back = Some((packet.route.reversed(), dest));
+    let distance = psn::distance(me.expected, psn);
+    if !is_reliable {
+        if distance != 0 || me.message.is_none() != op::begins(op) {
+            // Lost packets take their message with them; its receive request waits for the next.
+            if let Some(Message::Send { taken, .. }) = me.message.take() {
+                me.spare = Some(taken);
+            }
+            me.expected = psn;
+            if !op::begins(op) {
+                me.expected = psn::add(psn, 1);
+                return;
+            }
+        }
+    } else if distance > 0 {
+        if !me.complained {
+            me.complained = true;
+            let answer = Answer::Nak(NakCode::Sequence);
+            me.replies.push_back(Reply::Say(me.expected, answer));
+        }
+        device.transport.active.insert(at.qpn);
+        return;
+    } else if distance < 0 {
+        again(device, at, packet);
+        device.transport.active.insert(at.qpn);
+        return;
+    }
+    me.complained = false;
+    let result = accept(device, at, packet);
+    device.transport.active.insert(at.qpn);
+    let Some(me) = responder(device, at) else {
+        return;
+    };
+    match result {
+        Ok(packets) => {
+            me.expected = psn::add(psn, packets);
+            if op::ends(op) {
+                me.msn = psn::add(me.msn, 1);
+            }
+            let has_own_answer = op == op::READ_REQUEST || op::is_atomic(op);
+            if is_reliable && packet.bth.ack_request && !has_own_answer {
+                if let Some(Reply::Say(_, Answer::Ack)) = me.replies.back() {
+                    me.replies.pop_back();
+                }
+                me.replies.push_back(Reply::Say(psn, Answer::Ack));
+            }
+        }
+        Err(_) if !is_reliable => me.expected = psn::add(psn, 1),
+        Err(Refusal::NotReady) => {
+            let Some(qp) = device.resources.qps.get(at.qpn) else {
+                return;
+            };
+            let answer = Answer::Rnr(qp.min_rnr_nak);
+            if let Some(me) = responder(device, at) {
+                me.replies.push_back(Reply::Say(psn, answer));
+            }
+        }
+        Err(Refusal::Nak(code)) => {
+            me.closed = true;
+            me.replies.push_back(Reply::Say(psn, Answer::Nak(code)));
+        }
+        Err(Refusal::Broken) => me.closed = true,
+    }
+}
+
+/// A request that was there before (IBTA 9.7.5.1.2): what may be repeated is repeated.
+fn again(device: &mut Device, at: Place, packet: &Packet) {
+    let psn = packet.bth.psn;
+    let Some(me) = responder(device, at) else {
+        return;
+    };
+    let last = psn::add(me.expected, psn::MASK);
+    if packet.bth.op() == op::READ_REQUEST {
+        let is_known = me.done.iter().any(|done| match done {
+            Done::Read { first, packets } => {
+                (0..*packets as i32).contains(&psn::distance(*first, psn))
+            }
+            Done::Atomic { .. } => false,
+        });
+        if let Some(reth) = packet.extended.reth.filter(|_| is_known) {
+            me.replies.push_back(Reply::Read { psn, reth, sent: 0 });
+        }
+    } else if op::is_atomic(packet.bth.op()) {
+        let old = me.done.iter().find_map(|done| match done {
+            Done::Atomic { psn: known, old } if *known == psn => Some(*old),
+            _ => None,
+        });
+        if let Some(old) = old {
+            me.replies.push_back(Reply::Atomic { psn, old });
+        }
+    } else if !matches!(me.replies.back(), Some(Reply::Say(at, Answer::Ack)) if *at == last) {
+        me.replies.push_back(Reply::Say(last, Answer::Ack));
+    }
+}
+
+/// The numbers that the request takes, if it is done.
+fn accept(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal> {
+    let op = packet.bth.op();
+    check_order(device, at, packet)?;
+    if op::is_send(op) {
+        send(device, at, packet)
+    } else if op::is_write(op) {
+        write(device, at, packet)
+    } else if op == op::READ_REQUEST {
+        read(device, at, packet)
+    } else if op::is_atomic(op) {
+        atomic(device, at, packet)
+    } else {
+        Err(Refusal::Nak(NakCode::InvalidRequest))
+    }
+}
+
+/// Whether the packet can follow the one before it, and is as long as it must be (IBTA 9.7.4.1.4 and following).
+fn check_order(device: &mut Device, at: Place, packet: &Packet) -> Result<(), Refusal> {
+    let invalid = Err(Refusal::Nak(NakCode::InvalidRequest));
+    let op = packet.bth.op();
+    let Some(qp) = device.resources.qps.get(at.qpn) else {
+        return Err(Refusal::Broken);
+    };
+    let mtu = qp.mtu as usize;
+    let Some(me) = responder(device, at) else {
+        return Err(Refusal::Broken);
+    };
+    let is_next = match &me.message {
+        None => op::begins(op),
+        Some(Message::Send { .. }) => !op::begins(op) && op::is_send(op),
+        Some(Message::Write { .. }) => !op::begins(op) && op::is_write(op),
+    };
+    let len = packet.payload.len();
+    let fits = if op::ends(op) {
+        len <= mtu && (op::begins(op) || len > 0)
+    } else {
+        len == mtu
+    };
+    if is_next && fits { Ok(()) } else { invalid }
+}
+
+/// The next receive request.
+fn take(device: &mut Device, at: Place, packet: &Packet) -> Result<Taken, Refusal> {
+    if let Some(spare) = responder(device, at).and_then(|me| me.spare.take()) {
+        return Ok(spare);
+    }
+    receive::take(device, at.qpn, packet.extended.xrc_srq).map_err(|nothing| match nothing {
+        Nothing::Empty => Refusal::NotReady,
+        Nothing::Broken => Refusal::Nak(NakCode::RemoteOperational),
+    })
+}
+
+fn send(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal> {
+    let op = packet.bth.op();
+    let message = responder(device, at).and_then(|me| me.message.take());
+    let (taken, start) = match message {
+        Some(Message::Send { taken, len }) => (taken, len),
+        _ => (take(device, at, packet)?, 0),
+    };
+    let len = start + packet.payload.len() as u64;
+    if len > taken.room() {
+        report(device, at, &taken, Syndrome::LOCAL_LENGTH_ERR);
+        return Err(Refusal::Nak(NakCode::InvalidRequest));
+    }
+    let in_cqe = op::begins(op) && op::ends(op) && fits_cqe(device, at, packet.payload.len());
+    if !in_cqe && taken.scatter(device, start, &packet.payload).is_err() {
+        report(device, at, &taken, Syndrome::LOCAL_PROT_ERR);
+        return Err(Refusal::Nak(NakCode::RemoteOperational));
+    }
+    if !op::ends(op) {
+        if let Some(me) = responder(device, at) {
+            me.message = Some(Message::Send { taken, len });
+        }
+        return Ok(1);
+    }
+    if let Some(key) = packet.extended.ieth
+        && umr::invalidate(device, &taken.who, key).is_err()
+    {
+        report(device, at, &taken, Syndrome::LOCAL_ACCESS_ERR);
+        return Err(Refusal::Nak(NakCode::RemoteAccess));
+    }
+    let what = match (packet.extended.imm, packet.extended.ieth) {
+        (Some(imm), _) => Received::SendImm(imm),
+        (_, Some(key)) => Received::SendInv(key),
+        _ => Received::Send,
+    };
+    received(device, at, packet, &taken, what, len, in_cqe);
+    Ok(1)
+}
+
+/// Whether data goes into the completion.
+fn fits_cqe(device: &Device, at: Place, len: usize) -> bool {
+    let qp = device.resources.qps.get(at.qpn);
+    len > 0 && qp.is_some_and(|qp| len <= sending::scatter_room(qp.scatter_response))
+}
+
+fn received(
+    device: &mut Device,
+    at: Place,
+    packet: &Packet,
+    taken: &Taken,
+    what: Received,
+    len: u64,
+    in_cqe: bool,
+) {
+    let time = timestamp(device);
+    let mut cqe =
+        Cqe::received(taken.owner, what, len as u32, None, time).solicited(packet.bth.solicited);
+    if let (true, Some(qp)) = (in_cqe, device.resources.qps.get(at.qpn)) {
+        let room = sending::scatter_room(qp.scatter_response);
+        cqe.scatter(&packet.payload, room);
+    }
+    complete(device, at.qpn, taken.cqn, &cqe);
+}
+
+/// A receive request failed.
+fn report(device: &mut Device, at: Place, taken: &Taken, syndrome: Syndrome) {
+    let cqe = Cqe::failed(taken.owner, None, syndrome);
+    complete(device, at.qpn, taken.cqn, &cqe);
+}
+
+/// Who uses keys: an XRC target's requests have the domain of the shared queue they name.
+fn who(device: &Device, at: Place, packet: &Packet) -> Option<Who> {
+    let qp = device.resources.qps.get(at.qpn)?;
+    let who = qp.who();
+    match packet.extended.xrc_srq {
+        Some(srqn) => {
+            let srq = device.resources.srqs.get(srqn)?;
+            Some(Who { pd: srq.pd, ..who })
+        }
+        None => Some(who),
+    }
+}
+
+const NO_ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
+
+fn write(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal> {
+    let op = packet.bth.op();
+    let who = who(device, at, packet).ok_or(NO_ACCESS)?;
+    let allows = (device.resources.qps.get(at.qpn)).is_some_and(|qp| qp.rights.write);
+    let message = match responder(device, at).map(|me| &me.message) {
+        Some(Some(Message::Write { key, va, len, left })) => (*key, *va, *len, *left),
+        _ => {
+            let reth = packet.extended.reth.ok_or(Refusal::Broken)?;
+            let len = u64::from(reth.length);
+            let range = Range {
+                key: reth.rkey,
+                va: reth.va,
+                len,
+            };
+            if !allows {
+                return Err(NO_ACCESS);
+            }
+            if len > 0 {
+                memory::check(&device.resources, &who, range, Right::RemoteWrite)
+                    .map_err(|_| NO_ACCESS)?;
+            }
+            (reth.rkey, reth.va, len, len)
+        }
+    };
+    let (key, va, len, left) = message;
+    let here = packet.payload.len() as u64;
+    if here > left || op::ends(op) != (here == left) {
+        return Err(Refusal::Nak(NakCode::InvalidRequest));
+    }
+    // A receive request that is missing is noticed before anything is written.
+    let taken = match packet.extended.imm {
+        Some(_) => Some(take(device, at, packet)?),
+        None => None,
+    };
+    if here > 0 {
+        let to = (key, va.wrapping_add(len - left));
+        memory::write(device, &who, to, Right::RemoteWrite, &packet.payload)
+            .map_err(|_| NO_ACCESS)?;
+    }
+    let left = left - here;
+    if let Some(me) = responder(device, at) {
+        me.message = (!op::ends(op)).then_some(Message::Write { key, va, len, left });
+    }
+    if let (Some(taken), Some(imm)) = (taken, packet.extended.imm) {
+        received(
+            device,
+            at,
+            packet,
+            &taken,
+            Received::WriteImm(imm),
+            len,
+            false,
+        );
+    }
+    Ok(1)
+}
+
+/// Keeps what can't be done twice.
+fn remember(device: &mut Device, at: Place, done: Done) {
+    let room = (device.resources.qps.get(at.qpn))
+        .map_or(REPLAY, |qp| REPLAY.max(1 << qp.log_rra_max.min(7)));
+    if let Some(me) = responder(device, at) {
+        me.done.push_back(done);
+        while me.done.len() > room {
+            me.done.pop_front();
+        }
+    }
+}
+
+fn read(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal> {
+    let who = who(device, at, packet).ok_or(NO_ACCESS)?;
+    let reth = packet.extended.reth.ok_or(Refusal::Broken)?;
+    let qp = device.resources.qps.get(at.qpn).ok_or(Refusal::Broken)?;
+    let packets = psn::packets(reth.length.into(), qp.mtu);
+    let range = Range {
+        key: reth.rkey,
+        va: reth.va,
+        len: reth.length.into(),
+    };
+    let is_granted = reth.length == 0
+        || memory::check(&device.resources, &who, range, Right::RemoteRead).is_ok();
+    if !qp.rights.read || !is_granted {
+        return Err(NO_ACCESS);
+    }
+    let psn = packet.bth.psn;
+    let done = Done::Read {
+        first: psn,
+        packets,
+    };
+    remember(device, at, done);
+    if let Some(me) = responder(device, at) {
+        me.replies.push_back(Reply::Read { psn, reth, sent: 0 });
+    }
+    Ok(packets)
+}
+
+fn atomic(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal> {
+    let who = who(device, at, packet).ok_or(NO_ACCESS)?;
+    let atomic: AtomicEth = packet.extended.atomic.ok_or(Refusal::Broken)?;
+    let qp = device.resources.qps.get(at.qpn).ok_or(Refusal::Broken)?;
+    if !qp.rights.atomic || qp.atomic_mode == 0 {
+        return Err(NO_ACCESS);
+    }
+    let width = if atomic.width == 4 { 4 } else { 8 };
+    if !atomic.va.is_multiple_of(width) {
+        return Err(Refusal::Nak(NakCode::InvalidRequest));
+    }
+    // Memory is in the order of the host, which is little-endian.
+    let mut bytes = [0; 8];
+    let operand = &mut bytes[..width as usize];
+    let range = Range {
+        key: atomic.rkey,
+        va: atomic.va,
+        len: width,
+    };
+    memory::check(&device.resources, &who, range, Right::RemoteAtomic).map_err(|_| NO_ACCESS)?;
+    let place = (atomic.rkey, atomic.va);
+    memory::read(device, &who, place, Right::RemoteAtomic, operand).map_err(|_| NO_ACCESS)?;
+    let old = u64::from_le_bytes(bytes);
+    let new = super::atomic::run(packet.bth.op(), old, &atomic).to_le_bytes();
+    let new = &new[..width as usize];
+    memory::write(device, &who, place, Right::RemoteAtomic, new).map_err(|_| NO_ACCESS)?;
+    let psn = packet.bth.psn;
+    remember(device, at, Done::Atomic { psn, old });
+    if let Some(me) = responder(device, at) {
+        me.replies.push_back(Reply::Atomic { psn, old });
+    }
+    Ok(1)
+}
+
+/// Sends what is to be answered, up to a burst; whether there is more.
+pub(super) fn answer(device: &mut Device, qpn: u32) -> bool {
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return false;
+    };
+    let mut places: Vec<Place> = Vec::new();
+    if !qp.data.responder.replies.is_empty() {
+        let initiator = None;
+        places.push(Place { qpn, initiator });
+    }
+    places.extend((qp.data.initiators.iter()).filter_map(|(initiator, me)| {
+        let initiator = Some(*initiator);
+        (!me.replies.is_empty()).then_some(Place { qpn, initiator })
+    }));
+    let mut more = false;
+    for at in places {
+        for _ in 0..BURST {
+            if !answer_one(device, at) {
+                break;
+            }
+        }
+        more |= responder(device, at).is_some_and(|me| !me.replies.is_empty());
+    }
+    more
+}
+
+/// Sends one packet of what is to be answered.
+fn answer_one(device: &mut Device, at: Place) -> bool {
+    let Some(qp) = device.resources.qps.get(at.qpn) else {
+        return false;
+    };
+    let (mtu, service) = (qp.mtu, sending::service(qp.kind));
+    let who = qp.who();
+    let Some(me) = responder(device, at) else {
+        return false;
+    };
+    let (Some(reply), Some((route, dest))) = (me.replies.pop_front(), me.back) else {
+        return false;
+    };
+    let msn = me.msn;
+    let make = |op, psn, extended, payload| Packet {
+        route,
+        bth: Bth {
+            opcode: (service as u8) << 5 | op,
+            pkey: DEFAULT_PKEY,
+            dest_qp: dest,
+            psn,
+            ..Bth::default()
+        },
+        extended,
+        payload,
+    };
+    let say = |answer| Extended {
+        aeth: Some(Aeth { answer, msn }),
+        ..Extended::default()
+    };
+    match reply {
+        Reply::Say(psn, answer) => {
+            super::emit(device, make(op::ACKNOWLEDGE, psn, say(answer), Vec::new()));
+            if let Answer::Nak(code) = answer {
+                refused(device, at, code);
+            }
+        }
+        Reply::Atomic { psn, old } => {
+            let extended = Extended {
+                atomic_ack: Some(old),
+                ..say(Answer::Ack)
+            };
+            super::emit(
+                device,
+                make(op::ATOMIC_ACKNOWLEDGE, psn, extended, Vec::new()),
+            );
+        }
+        Reply::Read { psn, reth, sent } => {
+            let offset = u64::from(sent) * u64::from(mtu);
+            let left = u64::from(reth.length).saturating_sub(offset);
+            let len = left.min(mtu.into());
+            let is_last = len == left;
+            let mut payload = vec![0; len as usize];
+            let from = (reth.rkey, reth.va.wrapping_add(offset));
+            let who = read_domain(device, &who, reth.rkey, service);
+            if len > 0 && memory::read(device, &who, from, Right::RemoteRead, &mut payload).is_err()
+            {
+                // The key went away while it was read from.
+                let nak = Answer::Nak(NakCode::RemoteAccess);
+                let packet = make(op::ACKNOWLEDGE, psn::add(psn, sent), say(nak), Vec::new());
+                super::emit(device, packet);
+                refused(device, at, NakCode::RemoteAccess);
+                return true;
+            }
+            let (op, extended) = match (sent == 0, is_last) {
+                (true, true) => (op::READ_RESPONSE_ONLY, say(Answer::Ack)),
+                (true, false) => (op::READ_RESPONSE_FIRST, say(Answer::Ack)),
+                (false, true) => (op::READ_RESPONSE_LAST, say(Answer::Ack)),
+                (false, false) => (op::READ_RESPONSE_MIDDLE, Extended::default()),
+            };
+            super::emit(device, make(op, psn::add(psn, sent), extended, payload));
+            if let (false, Some(me)) = (is_last, responder(device, at)) {
+                let sent = sent + 1;
+                me.replies.push_front(Reply::Read { psn, reth, sent });
+            }
+        }
+    }
+    true
+}
+
+/// An XRC target's answer comes from the key's own domain, which was compared with the shared queue's when it was asked.
+fn read_domain(device: &Device, who: &Who, key: u32, service: Service) -> Who {
+    let pd = (device.resources.mkeys.get(key >> 8)).map_or(who.pd, |mkey| mkey.pd);
+    match service {
+        Service::Xrc => Who { pd, ..*who },
+        _ => *who,
+    }
+}
+
+/// A refusal has gone out: that is the end of the connection, but not of a DC target (IBTA 9.9.3: an affiliated event).
+fn refused(device: &mut Device, at: Place, code: NakCode) {
+    let event = match code {
+        NakCode::Sequence => return,
+        NakCode::RemoteAccess => Some(EventType::WQ_ACCESS_ERROR),
+        NakCode::InvalidRequest => Some(EventType::WQ_INVAL_REQ_ERROR),
+        NakCode::RemoteOperational => None,
+    };
+    if at.initiator.is_some() {
+        if let Some(qp) = device.resources.qps.get_mut(at.qpn) {
+            qp.data.initiators.retain(|it, _| Some(*it) != at.initiator);
+        }
+        return;
+    }
+    if let Some(event) = event {
+        crate::events::queue(device, event, at.qpn, 0);
+    }
+    fail(device, at.qpn);
+}
+
+/// The receive request of a message that is broken off is flushed.
+pub(super) fn flush_message(device: &mut Device, qpn: u32) {
+    let place = Place {
+        qpn,
+        initiator: None,
+    };
+    let Some(me) = responder(device, place) else {
+        return;
+    };
+    me.replies.clear();
+    me.closed = true;
+    let message = me.message.take();
+    let spare = me.spare.take();
+    if let Some(Message::Send { taken, .. }) = message {
+        report(device, place, &taken, Syndrome::WR_FLUSH_ERR);
+    }
+    if let Some(taken) = spare {
+        report(device, place, &taken, Syndrome::WR_FLUSH_ERR);
+    }
+}
+
+/// Flushes the next receive request of a queue pair in error. Those of shared queues stay.
+pub(super) fn flush_next(device: &mut Device, qpn: u32) -> bool {
+    let is_own = (device.resources.qps.get(qpn))
+        .is_some_and(|qp| matches!(qp.receive, crate::resources::Receive::Ring { .. }));
+    if !is_own {
+        return false;
+    }
+    let Ok(taken) = receive::take(device, qpn, None) else {
+        return false;
+    };
+    let place = Place {
+        qpn,
+        initiator: None,
+    };
+    report(device, place, &taken, Syndrome::WR_FLUSH_ERR);
+    true
+}
