@@ -32,6 +32,9 @@ struct Arguments {
     /// Number that tells devices of one fabric apart: GUIDs, LID and MAC address are made of it.
     #[arg(long, default_value_t = 1)]
     serial: u16,
+    /// File to write every command and its answer into, in the format of mlx5_core's own dump.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -55,7 +58,7 @@ fn main() -> ExitCode {
         adversary: arguments.adversary,
         serial: arguments.serial,
     };
-    match server::serve(config, &arguments.socket) {
+    match server::serve(config, &arguments.socket, arguments.trace.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("soft-connectx: {error}");

@@ -5,6 +5,7 @@ mod dma;
 mod interrupts;
 
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -38,15 +39,22 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves a device on a new socket until the QEMU that connects to it is gone.
+/// Serves a device on a new socket until the QEMU that connects to it is gone. Its commands are written into the file
+/// `trace`, if there is one to be made.
 ///
 /// # Errors
-/// The socket cannot be made (another server's may be there), or the connection breaks in the middle of a message.
-pub fn serve(config: Config, socket: &Path) -> Result<(), ServeError> {
+/// The file or the socket cannot be made (another server's may be there), or the connection breaks in the middle of a
+/// message.
+pub fn serve(config: Config, socket: &Path, trace: Option<&Path>) -> Result<(), ServeError> {
     let failed = |what: String| ServeError { what };
     let dma = Arc::new(Dma::default());
     let events = EventDescriptors::default();
-    let device = Device::new(config, Arc::clone(&dma) as _, Box::new(events.clone()));
+    let mut device = Device::new(config, Arc::clone(&dma) as _, Box::new(events.clone()));
+    if let Some(path) = trace {
+        let file =
+            File::create(path).map_err(|error| failed(format!("{}: {error}", path.display())))?;
+        device.trace(Box::new(file));
+    }
     let device = Arc::new(Mutex::new(device));
     let at = |error: vfio_user::Error| failed(format!("{}: {error}", socket.display()));
     // A socket that is there may be another server's, and to ask would take its only connection.
