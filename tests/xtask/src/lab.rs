@@ -253,12 +253,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         ),
         ended => eprintln!("lab: the command was {ended}"),
     }
-    if (report.exit_code != 0 || config.connectx.trace)
+    report.kernel_complaints = guest.complaints();
+    let wanted = report.exit_code != 0 || !report.kernel_complaints.is_empty();
+    if (wanted || config.connectx.trace)
         && let Some(dir) = guest.keep_device_log()?
     {
         eprintln!("lab: the device's log is in {}", dir.display());
     }
-    report.kernel_complaints = guest.complaints();
     if report.ended != Ended::GuestDied {
         for complaint in &report.kernel_complaints {
             eprintln!("lab: the guest's kernel said: {complaint}");
