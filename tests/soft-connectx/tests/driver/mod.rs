@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod objects;
+
 use std::sync::{Arc, Mutex};
 
 use soft_connectx::{Config, Device, GuestMemory, Interrupts, Ram};
@@ -54,22 +56,40 @@ impl Driver {
             free: FREE,
             token: 1,
         };
-        driver.device.bar_write(0x10, &[0; 4]);
-        driver.device.bar_write(0x14, &(QUEUE as u32).to_be_bytes());
+        driver.connect();
         driver
+    }
+
+    /// Tells the device where its command queue is.
+    fn connect(&mut self) {
+        self.device.bar_write(0x10, &[0; 4]);
+        self.device.bar_write(0x14, &(QUEUE as u32).to_be_bytes());
     }
 
     /// A device that is initialized.
     pub(crate) fn up(config: Config) -> Driver {
         let mut driver = Driver::new(config);
-        driver.simple(Opcode::ENABLE_HCA);
+        driver.initialize();
+        driver
+    }
+
+    /// Brings the device up as mlx5_core does.
+    fn initialize(&mut self) {
+        self.simple(Opcode::ENABLE_HCA);
         let mut issi = command::<{ SetIssiIn::SIZE }>(Opcode::SET_ISSI);
         SetIssiIn::new(&mut issi).unwrap().set_current_issi(1);
-        driver.ok(&issi, 16);
-        driver.give_pages(1);
-        driver.give_pages(2);
-        driver.simple(Opcode::INIT_HCA);
-        driver
+        self.ok(&issi, 16);
+        self.give_pages(1);
+        self.give_pages(2);
+        self.simple(Opcode::INIT_HCA);
+    }
+
+    /// Resets the device and brings it up again; everything in memory is lost, too.
+    pub(crate) fn again(&mut self) {
+        self.device.reset();
+        self.free = FREE;
+        self.connect();
+        self.initialize();
     }
 
     /// Pages that nobody has.
