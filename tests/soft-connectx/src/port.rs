@@ -1,6 +1,8 @@
 //! The port: what it is called, and whether it is up.
 
 use wqe_format::mlx5::firmware::PortChange;
+use wqe_format::mlx5::firmware::nic_vport::NicVportContext;
+use wqe_format::mlx5::firmware::roce::RoceAddrLayout;
 
 use crate::config::Config;
 use crate::device::Device;
@@ -27,6 +29,80 @@ pub(crate) struct Port {
     pub(crate) node_guid: u64,
     /// What the administrator calls the node (`NODE_DESC`).
     pub(crate) description: [u8; 64],
+    /// What an Ethernet port has.
+    pub(crate) nic: NicPort,
+}
+
+/// The Ethernet side of the port.
+#[derive(Debug)]
+pub(crate) struct NicPort {
+    /// `nic_vport_context` as commands set it, without its list.
+    pub(crate) context: [u8; 256],
+    /// Addresses for one, addresses for many, VLANs that are let in, each as its list has it.
+    pub(crate) lists: [Vec<u64>; 3],
+    /// The GID table of a RoCE port.
+    pub(crate) roce: Vec<RoceAddress>,
+}
+
+/// An entry of a RoCE port's GID table (`roce_addr_layout`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RoceAddress {
+    pub(crate) gid: [u8; 16],
+    pub(crate) mac: [u8; 6],
+    pub(crate) vlan: Option<u16>,
+    /// 0 is a GID of no IP address, 1 IPv4, 2 IPv6 (`MLX5_ROCE_L3_TYPE_*`).
+    pub(crate) l3_type: u8,
+    /// 0 is RoCE v1, 2 v2 (`MLX5_ROCE_VERSION_*`).
+    pub(crate) version: u8,
+}
+
+impl RoceAddress {
+    pub(crate) fn parse(layout: &RoceAddrLayout<&[u8]>) -> RoceAddress {
+        let mut address = RoceAddress {
+            vlan: layout.vlan_valid().then(|| layout.vlan_id()),
+            l3_type: layout.roce_l3_type(),
+            version: layout.roce_version(),
+            ..RoceAddress::default()
+        };
+        address.gid.copy_from_slice(layout.source_l3_address());
+        address.mac[..2].copy_from_slice(&layout.source_mac_47_32().to_be_bytes());
+        address.mac[2..].copy_from_slice(&layout.source_mac_31_0().to_be_bytes());
+        address
+    }
+
+    pub(crate) fn emit(&self, layout: &mut RoceAddrLayout<&mut [u8]>) {
+        let [a, b, c, d, e, f] = self.mac;
+        layout.source_l3_address_mut().copy_from_slice(&self.gid);
+        layout.set_source_mac_47_32(u16::from_be_bytes([a, b]));
+        layout.set_source_mac_31_0(u32::from_be_bytes([c, d, e, f]));
+        layout
+            .set_vlan_valid(self.vlan.is_some())
+            .set_vlan_id(self.vlan.unwrap_or(0));
+        layout
+            .set_roce_l3_type(self.l3_type)
+            .set_roce_version(self.version);
+    }
+}
+
+impl NicPort {
+    fn new(config: &Config) -> NicPort {
+        let mut context = NicVportContext::zeroed();
+        let [a, b, c, d, e, f] = config.mac();
+        let mut address = context.permanent_address_mut();
+        address.set_mac_addr_47_32(u16::from_be_bytes([a, b]));
+        address.set_mac_addr_31_0(u32::from_be_bytes([c, d, e, f]));
+        context.set_mtu(1500);
+        NicPort {
+            context: context.into_inner(),
+            lists: Default::default(),
+            roce: vec![RoceAddress::default(); usize::from(crate::caps::ROCE_GIDS)],
+        }
+    }
+
+    /// Whether RoCE is on (`roce_en`).
+    pub(crate) fn roce_enabled(&self) -> bool {
+        self.context[3] & 1 != 0
+    }
 }
 
 impl Port {
@@ -39,6 +115,7 @@ impl Port {
             guid: config.port_guid(),
             node_guid: config.node_guid(),
             description: [0; 64],
+            nic: NicPort::new(config),
         }
     }
 

@@ -8,6 +8,8 @@
 
 mod atomic;
 mod ethernet;
+
+pub(crate) use ethernet::GIDS as ROCE_GIDS;
 mod general;
 
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@ use wqe_format::mlx5::firmware::Opcode;
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
-    Reply, counter, cq, domains, done, eq, hca, mad, mkey, owner, qp, qp_modify, raw, register,
-    srq, steering, vport,
+    Reply, counter, cq, domains, done, eq, hca, mad, mkey, nic_vport, owner, qp, qp_modify, raw,
+    register, srq, steering, vport,
 };
 use crate::device::Device;
 
@@ -136,6 +136,10 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::MODIFY_RQT => steering::modify_rqt,
         Opcode::DESTROY_RQT => steering::destroy_rqt,
         Opcode::QUERY_RQT => steering::query_rqt,
+        Opcode::QUERY_NIC_VPORT_CONTEXT => nic_vport::query,
+        Opcode::MODIFY_NIC_VPORT_CONTEXT => nic_vport::modify,
+        Opcode::SET_ROCE_ADDRESS => nic_vport::set_roce_address,
+        Opcode::QUERY_ROCE_ADDRESS => nic_vport::query_roce_address,
         _ => return None,
     })
 }

@@ -19,6 +19,7 @@ pub(crate) mod hca;
 mod mad;
 mod mailbox;
 mod mkey;
+mod nic_vport;
 mod owner;
 mod qp;
 mod qp_modify;
