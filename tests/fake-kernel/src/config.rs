@@ -34,6 +34,8 @@ pub struct Mlx5 {
     pub has_blue_flame: bool,
     /// Whether the device offers DEVX.
     pub has_devx: bool,
+    /// Whether the device says over DEVX that its send queues copy memory.
+    pub has_copy: bool,
     /// Whether the driver shares a page by which timestamps become nanoseconds.
     pub has_clock: bool,
     /// Whether address handles are made with the kernel's help on Ethernet.
@@ -57,6 +59,7 @@ impl Default for Mlx5 {
             cqe_version: 1,
             has_blue_flame: true,
             has_devx: true,
+            has_copy: false,
             has_clock: true,
             has_ah_udata: true,
             has_dump_fill_mkey: true,

@@ -5,6 +5,8 @@ use std::ptr::{self, NonNull};
 
 use serde::{Deserialize, Serialize};
 
+use crate::direct::More;
+
 /// Which of the two posting interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Api {
@@ -27,16 +29,35 @@ pub enum Service {
     Xrc,
     /// Raw Ethernet.
     Raw,
+    /// Dynamically connected initiator.
+    Dci,
+    /// Reliable connection with mlx5dv's operations.
+    Direct,
 }
 
 impl Service {
     /// All that the generator drives.
-    pub const ALL: [Self; 5] = [Self::Rc, Self::Uc, Self::Ud, Self::Xrc, Self::Raw];
+    pub const ALL: [Self; 7] = [
+        Self::Rc,
+        Self::Uc,
+        Self::Ud,
+        Self::Xrc,
+        Self::Raw,
+        Self::Dci,
+        Self::Direct,
+    ];
+
+    /// Whether `mlx5dv_create_qp` makes it; such have no `ibv_post_send` here. Our plug-in has none of them: programs that
+    /// make them are linked with libmlx5.
+    pub const fn is_direct(self) -> bool {
+        matches!(self, Self::Dci | Self::Direct)
+    }
 
     /// `enum ibv_qp_type`.
     pub const fn number(self) -> u32 {
         match self {
-            Self::Rc => 2,
+            Self::Rc | Self::Direct => 2,
+            Self::Dci => 0xff,
             Self::Uc => 3,
             Self::Ud => 4,
             Self::Raw => 8,
@@ -44,7 +65,15 @@ impl Service {
         }
     }
 
-    /// Operations that both interfaces offer on it.
+    /// Interfaces that it has.
+    pub const fn interfaces(self) -> &'static [Api] {
+        match self.is_direct() {
+            true => &[Api::Builder],
+            false => &[Api::Chain, Api::Builder],
+        }
+    }
+
+    /// Operations that its interfaces offer on it.
     pub const fn opcodes(self) -> &'static [Opcode] {
         use Opcode::*;
         match self {
@@ -63,6 +92,34 @@ impl Service {
             Self::Uc => &[Send, SendImm, SendInv, Write, WriteImm, LocalInv, BindMw],
             Self::Ud => &[Send, SendImm],
             Self::Raw => &[Send, Tso],
+            Self::Dci => &[
+                Send,
+                SendImm,
+                SendInv,
+                Write,
+                WriteImm,
+                Read,
+                CompareSwap,
+                FetchAdd,
+                LocalInv,
+                BindMw,
+                Memcpy,
+                Raw,
+            ],
+            Self::Direct => &[
+                Send,
+                Write,
+                LocalInv,
+                Key,
+                KeyList,
+                KeyPattern,
+                Memcpy,
+                Raw,
+                MaskedSwap8,
+                MaskedAdd8,
+                MaskedSwap4,
+                MaskedAdd4,
+            ],
         }
     }
 }
@@ -82,12 +139,27 @@ pub enum Opcode {
     LocalInv,
     BindMw,
     Tso,
+    /// `mlx5dv_wr_mkey_configure` with setters.
+    Key,
+    /// `mlx5dv_wr_mr_list`.
+    KeyList,
+    /// `mlx5dv_wr_mr_interleaved`.
+    KeyPattern,
+    /// `mlx5dv_wr_memcpy`.
+    Memcpy,
+    /// `mlx5dv_wr_raw_wqe`.
+    Raw,
+    MaskedSwap8,
+    MaskedAdd8,
+    MaskedSwap4,
+    MaskedAdd4,
 }
 
 impl Opcode {
-    /// `enum ibv_wr_opcode`.
+    /// `enum ibv_wr_opcode`; mlx5dv's are in no list.
     pub const fn number(self) -> u32 {
         match self {
+            direct if direct.is_direct() => u32::MAX,
             Self::Write => 0,
             Self::WriteImm => 1,
             Self::Send => 2,
@@ -99,6 +171,7 @@ impl Opcode {
             Self::BindMw => 8,
             Self::SendInv => 9,
             Self::Tso => 10,
+            _ => u32::MAX,
         }
     }
 
@@ -114,7 +187,12 @@ impl Opcode {
             Self::Read => 0x10,
             Self::CompareSwap => 0x11,
             Self::FetchAdd => 0x12,
-            Self::LocalInv | Self::BindMw => 0x25,
+            Self::LocalInv | Self::BindMw | Self::Key | Self::KeyList | Self::KeyPattern => 0x25,
+            Self::Memcpy => 0x2f,
+            Self::MaskedSwap8 | Self::MaskedSwap4 => 0x14,
+            Self::MaskedAdd8 | Self::MaskedAdd4 => 0x15,
+            // Its own says it.
+            Self::Raw => 0,
         }
     }
 
@@ -132,12 +210,37 @@ impl Opcode {
             Self::BindMw => 1 << 8,
             Self::SendInv => 1 << 9,
             Self::Tso => 1 << 10,
+            _ => 0,
         }
     }
 
     /// Whether data is part of it.
     pub const fn has_data(self) -> bool {
-        !matches!(self, Self::LocalInv | Self::BindMw)
+        !matches!(self, Self::LocalInv | Self::BindMw) && (!self.is_direct() || self.is_masked())
+    }
+
+    /// Whether it is one of mlx5dv's.
+    pub const fn is_direct(self) -> bool {
+        matches!(
+            self,
+            Self::Key | Self::KeyList | Self::KeyPattern | Self::Memcpy | Self::Raw
+        ) || self.is_masked()
+    }
+
+    /// Whether it is an atomic under masks, which verbs does not have.
+    pub const fn is_masked(self) -> bool {
+        matches!(
+            self,
+            Self::MaskedSwap8 | Self::MaskedAdd8 | Self::MaskedSwap4 | Self::MaskedAdd4
+        )
+    }
+
+    /// Whether the next work request has a small fence.
+    pub const fn changes_keys(self) -> bool {
+        matches!(
+            self,
+            Self::LocalInv | Self::BindMw | Self::Key | Self::KeyList | Self::KeyPattern
+        )
     }
 
     /// Whether its data can be inline.
@@ -150,7 +253,7 @@ impl Opcode {
 
     /// Whether it is an atomic operation.
     pub const fn is_atomic(self) -> bool {
-        matches!(self, Self::CompareSwap | Self::FetchAdd)
+        matches!(self, Self::CompareSwap | Self::FetchAdd) || self.is_masked()
     }
 }
 
@@ -237,6 +340,19 @@ pub struct Wr {
     pub header: Piece,
     /// TSO: maximum segment size.
     pub mss: u16,
+    /// What verbs has no word for.
+    #[serde(default, skip_serializing_if = "More::is_none")]
+    pub more: More,
+}
+
+impl Wr {
+    /// The device's opcode.
+    pub fn device(&self) -> u8 {
+        match self.opcode {
+            Opcode::Raw => self.more.raw[3],
+            opcode => opcode.device(),
+        }
+    }
 }
 
 /// One posting call.

@@ -68,7 +68,7 @@ fn limits(rng: &mut StdRng, service: Service) -> QpSpec {
         service,
         send_wr: pick(rng, &[2, 3, 4, 4, 8, 8, 17, 40, 100]),
         // An initiator of XRC receives nothing. (Asked for a receive ring, libmlx5 makes one that Linux knows nothing of.)
-        recv_wr: u32::from(service != Service::Xrc),
+        recv_wr: u32::from(!matches!(service, Service::Xrc | Service::Dci)),
         send_sge: pick(rng, &sge),
         recv_sge: 1,
         inline: match service {
@@ -80,7 +80,7 @@ fn limits(rng: &mut StdRng, service: Service) -> QpSpec {
             _ => 0,
         },
         signals_all: rng.random_ratio(1, 8),
-        has_builder: rng.random_ratio(7, 8),
+        has_builder: rng.random_ratio(7, 8) || service.is_direct(),
     }
 }
 

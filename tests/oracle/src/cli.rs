@@ -144,6 +144,7 @@ pub fn kernel(arguments: &Arguments) -> Config {
         mlx5: Mlx5 {
             // MLX5_USER_INLINE_MODE_L2 or _NONE
             eth_min_inline: 1 + u8::from(inline_header),
+            has_copy: true,
             ..Mlx5::default()
         },
         ..Config::default()
@@ -172,6 +173,7 @@ pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
             let (library, release) = libraries(None, None)?;
             let mut device = CDevice::open(library, "mlx5_0")?;
             device.make_handles()?;
+            device.direct()?;
             let official = CMaker {
                 name: "libmlx5",
                 device,
@@ -385,7 +387,8 @@ fn compare(arguments: &Compare, kernel: &'static FakeKernel) -> Result<u8> {
             places: Places::new(kernel, device),
         })
     };
-    let official = make("libmlx5", 0)?;
+    let mut official = make("libmlx5", 0)?;
+    official.device.direct()?;
     let shim = match &arguments.plugin {
         Some(_) => Some(make("shim", 1)?),
         None => None,

@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use crate::c::device::QpSpec;
 use crate::call::{Api, Arena, Bind, Opcode, Piece, Post, Service, Wr, flags};
 use crate::coverage::Coverage;
+use crate::direct::{self, KeyCall, Layout, More};
 use crate::shape::{Cell, Shape, blocks};
 
 /// Things besides cells that must happen.
@@ -24,19 +25,43 @@ const EXTRA: &[&str] = &[
     "refused: inline",
     "datagram address after the data",
     "every work request signalled",
+    "refused: key elsewhere",
+    "refused: key access",
+    "refused: key too long",
+    "stream chosen",
+    "stream not chosen",
 ];
 
 /// Those that queue pairs of these services can have.
 pub fn extra(services: &[Service]) -> Vec<&'static str> {
     let has_any = |wanted: &[Service]| services.iter().any(|service| wanted.contains(service));
     let mut extra = EXTRA.to_vec();
-    if !has_any(&[Service::Rc, Service::Uc, Service::Xrc]) {
+    if has_any(&[Service::Direct]) {
+        extra.extend(KeyCall::WHATS);
+    } else {
+        extra.retain(|name| !name.starts_with("refused: key"));
+    }
+    if !has_any(&[Service::Dci]) {
+        extra.retain(|name| !name.starts_with("stream"));
+    }
+    let chains = |service: &Service| service.interfaces().contains(&Api::Chain);
+    if !services.iter().any(chains) {
+        // Builders write more than there is room for.
+        extra.retain(|name| *name != "refused: pieces");
+    }
+    if !has_any(&[
+        Service::Rc,
+        Service::Uc,
+        Service::Xrc,
+        Service::Dci,
+        Service::Direct,
+    ]) {
         extra.retain(|name| *name != "small fence after an invalidation");
     }
-    if !has_any(&[Service::Rc, Service::Uc, Service::Ud, Service::Xrc]) {
+    if services == [Service::Raw] {
         extra.retain(|name| *name != "refused: inline");
     }
-    if !has_any(&[Service::Ud, Service::Xrc]) {
+    if !has_any(&[Service::Ud, Service::Xrc, Service::Dci]) {
         extra.retain(|name| *name != "datagram address after the data");
     }
     extra
@@ -87,6 +112,9 @@ impl<'a> Generator<'a> {
     }
 
     fn any_api(&mut self) -> Api {
+        if self.spec.service.is_direct() {
+            return Api::Builder;
+        }
         if self.spec.has_builder && self.rng.random() {
             Api::Builder
         } else {
@@ -96,6 +124,9 @@ impl<'a> Generator<'a> {
 
     /// Whether this queue pair can have a cell.
     fn can(&self, cell: &Cell) -> bool {
+        if cell.opcode.is_direct() {
+            return direct::can(&self.spec, cell);
+        }
         let sge = self.spec.send_sge;
         let fits = match cell.shape {
             Shape::Hole if cell.wraps => sge >= 5,
@@ -119,7 +150,7 @@ impl<'a> Generator<'a> {
         }
         Cell {
             service: self.spec.service,
-            api: Api::Chain,
+            api: self.spec.service.interfaces()[0],
             opcode: Opcode::Send,
             flags: 0,
             shape: Shape::One,
@@ -202,10 +233,11 @@ impl<'a> Generator<'a> {
 
     /// A call with one small work request, if there is room.
     pub fn plain(&mut self, place: Place) -> Option<Made> {
-        let (wr, shape) = self.filler(Api::Chain);
+        let api = self.spec.service.interfaces()[0];
+        let (wr, shape) = self.filler(api);
         (place.free > 0).then(|| Made {
             post: Post {
-                api: Api::Chain,
+                api,
                 wrs: vec![wr],
                 aborts: false,
             },
@@ -217,7 +249,11 @@ impl<'a> Generator<'a> {
     /// A call that is refused: too many work requests, too many pieces, too many bytes inline.
     fn mistaken(&mut self, coverage: &Coverage, place: Place) -> Made {
         let mut api = self.any_api();
-        let kind = self.rng.random_range(0..3);
+        let kind = match self.spec.service {
+            Service::Direct => [0, 2, 3, 4, 5][self.rng.random_range(0..5)],
+            Service::Dci => [0, 2][self.rng.random_range(0..2)],
+            _ => self.rng.random_range(0..3),
+        };
         let good = match kind {
             0 => place.free,
             _ => self.rng.random_range(0..place.free.min(4)),
@@ -242,6 +278,33 @@ impl<'a> Generator<'a> {
                 let pieces = self.spec.send_sge as usize + 64;
                 bad.pieces = (0..pieces).map(|_| self.piece()).collect();
                 "refused: pieces"
+            }
+            3..=5 => {
+                let cell = Cell {
+                    service: self.spec.service,
+                    api,
+                    opcode: Opcode::Key,
+                    flags: 0,
+                    shape: Shape::Empty,
+                    wraps: false,
+                };
+                bad = self.wr(&cell);
+                match kind {
+                    3 => {
+                        bad.is_inline = false;
+                        "refused: key elsewhere"
+                    }
+                    4 => {
+                        // MW_BIND
+                        bad.more.key.access = Some(1 << 4);
+                        "refused: key access"
+                    }
+                    _ => {
+                        let list = vec![self.piece(); direct::KEY_ENTRIES as usize + 1];
+                        bad.more.key.layout = Some(Layout::List(list));
+                        "refused: key too long"
+                    }
+                }
             }
             2 if self.spec.service != Service::Raw && self.spec.inline > 0 => {
                 bad.is_inline = true;
@@ -332,8 +395,14 @@ impl<'a> Generator<'a> {
         let some = |this: &mut Self, n: u32| (0..n).map(|_| this.piece()).collect::<Vec<_>>();
         if cell.opcode.is_atomic() {
             let mut piece = self.piece();
-            piece.len = 8;
+            piece.len = match cell.opcode {
+                Opcode::MaskedSwap4 | Opcode::MaskedAdd4 => 4,
+                _ => 8,
+            };
             return vec![piece];
+        }
+        if cell.opcode.is_direct() {
+            return Vec::new();
         }
         match cell.shape {
             Shape::Empty => Vec::new(),
@@ -431,7 +500,12 @@ impl<'a> Generator<'a> {
             access: self.rng.random::<u32>() & (0b1110 | 1 << 5),
         };
         let needs_bind = cell.opcode == Opcode::BindMw;
-        Wr {
+        let mut more = More::default();
+        if self.spec.service == Service::Dci {
+            more.dc_key = self.rng.random();
+            more.stream = self.rng.random_bool(0.5).then(|| self.rng.random());
+        }
+        let mut wr = Wr {
             id,
             opcode: cell.opcode,
             flags: cell.flags,
@@ -451,6 +525,11 @@ impl<'a> Generator<'a> {
             bind: if needs_bind { bind } else { Bind::default() },
             header,
             mss: self.rng.random(),
+            more,
+        };
+        if cell.opcode.is_direct() {
+            direct::fill(self.rng, &self.spec, cell, &mut wr);
         }
+        wr
     }
 }

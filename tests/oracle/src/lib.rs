@@ -12,6 +12,7 @@ pub mod campaign;
 pub mod cli;
 pub mod compare;
 pub mod coverage;
+pub mod direct;
 pub mod generate;
 pub mod golden;
 pub mod matrix;

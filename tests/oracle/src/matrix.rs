@@ -8,6 +8,7 @@ use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
 use crate::c::device::QpSpec;
 use crate::call::{Api, Bind, Opcode, Piece, Post, Service, Wr, flags};
 use crate::compare::Findings;
+use crate::direct::More;
 use crate::shape::blocks;
 use crate::subject::{Completing, Completion};
 
@@ -246,6 +247,7 @@ fn request(id: u64, opcode: Opcode, pieces: Vec<Piece>) -> Wr {
             lkey: 0,
         },
         mss: 0,
+        more: More::default(),
     }
 }
 

@@ -3,8 +3,9 @@
 use anyhow::Result;
 use oxverbs::control::mlx5::av::{Wire, address_vector};
 use oxverbs::data::mlx5::{
-    AtomicOperands, Bind, Completion as NativeCompletion, Destination, InlinePiece, Operation,
-    QueueKind, Remote, Segmentation, SendFlags, SendLimits, SendQueue, SendRequest, Verb, WrOpcode,
+    AtomicOperands, Bind, Completion as NativeCompletion, Destination, Draft, InlinePiece,
+    KeyLayout, KeyUpdate, Operation, PatternPiece, QueueKind, Remote, Segmentation, SendFlags,
+    SendLimits, SendQueue, SendRequest, Verb, WrOpcode,
 };
 use oxverbs_ffi::abi::attr::ibv_ah_attr;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
@@ -15,6 +16,7 @@ use zerocopy::byteorder::big_endian::U32;
 use crate::c::device::{QpSpec, addresses};
 use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
 use crate::campaign::Maker;
+use crate::direct::{KEY_ENTRIES, Layout, Turn, raw_of};
 use crate::ours::{Ours, Shape};
 use crate::ring::{BLOCK, CqWriter};
 use crate::shape::inline_header;
@@ -50,7 +52,8 @@ fn vector(attr: &ibv_ah_attr) -> DatagramSegment {
 
 const fn kind(service: Service) -> QueueKind {
     match service {
-        Service::Rc => QueueKind::Rc,
+        Service::Rc | Service::Direct => QueueKind::Rc,
+        Service::Dci => QueueKind::Dci,
         Service::Uc => QueueKind::Uc,
         Service::Ud => QueueKind::Ud,
         Service::Xrc => QueueKind::XrcSend,
@@ -69,7 +72,7 @@ fn limits(spec: &QpSpec) -> SendLimits {
         max_tso_header: spec.tso_header.into(),
         checksums: true,
         atomics: true,
-        max_copy: 0,
+        max_copy: 1 << 31,
     }
 }
 
@@ -197,10 +200,57 @@ pub struct NativeSubject {
     memory: SendMemory,
 }
 
+/// Where copies keep their state: key and address, as they are in a work request.
+fn copy_state() -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&STATE_KEY.to_be_bytes());
+    bytes[4..].copy_from_slice(&STATE.to_be_bytes());
+    bytes
+}
+
+/// Puts one of mlx5dv's that is no [`Operation`] into a batch; an error stays in the draft.
+fn put_direct(queue: &SendQueue, draft: &mut Draft, wr: &Wr) {
+    if wr.opcode == Opcode::Raw {
+        let _ = queue.raw(draft, wr.id, &raw_of(wr, QPN, false));
+        return;
+    }
+    let list: Vec<Sge>;
+    let pattern: Vec<PatternPiece>;
+    let layout = match &wr.more.key.layout {
+        None => None,
+        Some(Layout::List(pieces)) => {
+            list = pieces.iter().map(sge).collect();
+            Some(KeyLayout::List(&list))
+        }
+        Some(Layout::Pattern(repeat, turns)) => {
+            let piece = |turn: &Turn| PatternPiece {
+                addr: turn.address,
+                length: turn.len,
+                skip: turn.skip,
+                lkey: turn.lkey,
+            };
+            pattern = turns.iter().map(piece).collect();
+            Some(KeyLayout::Pattern {
+                repeat: *repeat,
+                pieces: &pattern,
+            })
+        }
+    };
+    let update = KeyUpdate {
+        key: wr.more.key.key,
+        entries: KEY_ENTRIES,
+        access: wr.more.key.access,
+        layout,
+    };
+    let _ = queue.configure_key(draft, wr.id, send_flags(wr), &update);
+}
+
 /// Any numbers that are no others'.
 const QPN: u32 = 0x5a_5a5a;
 const USER_INDEX: u32 = 0x12_3456;
 const CQ_ENTRIES: u32 = 256;
+const STATE_KEY: u32 = 0x6162_6364;
+const STATE: u64 = 0x7172_7374_7576_7778;
 
 impl NativeSubject {
     /// A queue pair with exactly these limits and a ring of `blocks` blocks.
@@ -249,6 +299,7 @@ impl NativeSubject {
             qpn: QPN,
             user_index: USER_INDEX,
             mac: mac(0),
+            copy_state: Some(copy_state()),
         };
         let recv_memory = RecvMemory {
             ring: ours.memory.recv_ring,
@@ -314,6 +365,43 @@ impl NativeSubject {
                 Opcode::LocalInv => Operation::LocalInv { rkey: wr.rkey },
                 Opcode::BindMw => Operation::BindMw(bind(wr)),
                 Opcode::Tso => Operation::Tso(segmentation(wr)),
+                Opcode::Memcpy => Operation::Memcpy {
+                    to_lkey: wr.pieces[0].lkey,
+                    to: wr.pieces[0].address,
+                    from_lkey: wr.pieces[1].lkey,
+                    from: wr.pieces[1].address,
+                    length: wr.pieces[0].len.into(),
+                    state_lkey: STATE_KEY,
+                    state: STATE,
+                },
+                Opcode::MaskedSwap8 => Operation::MaskedCmpAndSwp8 {
+                    remote: remote(wr),
+                    compare: wr.compare_add,
+                    compare_mask: wr.more.compare_mask,
+                    swap: wr.swap,
+                    swap_mask: wr.more.swap_mask,
+                },
+                Opcode::MaskedAdd8 => Operation::MaskedFetchAndAdd8 {
+                    remote: remote(wr),
+                    add: wr.compare_add,
+                    boundaries: wr.more.swap_mask,
+                },
+                Opcode::MaskedSwap4 => Operation::MaskedCmpAndSwp4 {
+                    remote: remote(wr),
+                    compare: wr.compare_add as u32,
+                    compare_mask: wr.more.compare_mask as u32,
+                    swap: wr.swap as u32,
+                    swap_mask: wr.more.swap_mask as u32,
+                },
+                Opcode::MaskedAdd4 => Operation::MaskedFetchAndAdd4 {
+                    remote: remote(wr),
+                    add: wr.compare_add as u32,
+                    boundaries: wr.more.swap_mask as u32,
+                },
+                Opcode::Key | Opcode::KeyList | Opcode::KeyPattern | Opcode::Raw => {
+                    put_direct(&self.ours.send, &mut draft, wr);
+                    continue;
+                }
             };
             let flags = SendFlags(wr.flags.into());
             // SAFETY: headers are in the arena.
@@ -331,6 +419,13 @@ impl NativeSubject {
                     },
                 ),
                 Service::Xrc => queue.set_srqn(draft, wr.srqn),
+                Service::Dci => queue.set_dct(
+                    draft,
+                    &self.vectors[wr.handle],
+                    wr.remote_qpn,
+                    wr.more.dc_key,
+                    wr.more.stream.unwrap_or(0),
+                ),
                 _ => {}
             };
             if wr.address_first {

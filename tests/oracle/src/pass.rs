@@ -114,8 +114,10 @@ pub fn run(
     let mut due = Due::default();
     for step in &script.steps {
         let posting = match step {
-            Step::Complete { counter, opcode } => {
-                let completion = subject.complete(*counter, opcode.device());
+            Step::Complete {
+                counter, device, ..
+            } => {
+                let completion = subject.complete(*counter, *device);
                 pass.steps.push(Left::Completed(completion));
                 continue;
             }
@@ -180,6 +182,7 @@ pub fn run(
         }
     }
     // The queue pair's number is each implementation's own; everything else must be equal.
+    let mut state = memory.copy_state;
     for (step, left) in script.steps.iter().zip(&pass.steps) {
         if let (Step::Post(posting), Left::Posted(posted)) = (step, left) {
             for (start, _) in &posting.wqes {
@@ -187,10 +190,12 @@ pub fn run(
                 let wqe = &mut pass.bytes[at..posted.bytes.end];
                 take_off_number(wqe, memory.qpn);
                 take_off_address(wqe, memory.mac);
+                take_off_state(wqe, &mut state);
             }
             if let Some((_, range)) = &posted.register {
                 take_off_number(&mut pass.bytes[range.clone()], memory.qpn);
                 take_off_address(&mut pass.bytes[range.clone()], memory.mac);
+                take_off_state(&mut pass.bytes[range.clone()], &mut state);
             }
         }
     }
@@ -214,5 +219,18 @@ fn take_off_number(wqe: &mut [u8], qpn: u32) {
 fn take_off_address(wqe: &mut [u8], mac: [u8; 6]) {
     if wqe.get(16 + 20..16 + 26) == Some(&mac) {
         wqe[16 + 20..16 + 26].copy_from_slice(b"DEVICE");
+    }
+}
+
+/// Key and address of the memory in which a copy keeps its state are each domain's own, and the same in every copy: bytes
+/// 20 to 31. Work requests that the program built (their opcode's modifier is any) have what it said.
+fn take_off_state(wqe: &mut [u8], state: &mut Option<[u8; 12]>) {
+    if wqe[0] != 1 || wqe[3] != 0x2f || wqe[7] != 4 || wqe.len() < 64 {
+        return;
+    }
+    let mut found = [0; 12];
+    found.copy_from_slice(&wqe[20..32]);
+    if *state.get_or_insert(found) == found {
+        wqe[20..32].copy_from_slice(b"COPY'S STATE");
     }
 }

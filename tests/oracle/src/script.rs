@@ -21,6 +21,8 @@ pub enum Step {
         counter: u16,
         /// Its operation.
         opcode: Opcode,
+        /// The same by the device's number.
+        device: u8,
     },
 }
 
@@ -91,7 +93,7 @@ pub fn script(
     };
     let mut position = 0;
     let mut outstanding = 0;
-    let mut last = None;
+    let mut last: Option<(u16, Opcode, u8)> = None;
     let mut invalidated = false;
     loop {
         let place = Place {
@@ -106,11 +108,15 @@ pub fn script(
         } else {
             generator.next(coverage, place)
         };
-        let Some(made) = made else {
-            let Some((counter, opcode)) = last else {
+        let Some(mut made) = made else {
+            let Some((counter, opcode, device)) = last else {
                 unreachable!("an empty queue has room");
             };
-            script.steps.push(Step::Complete { counter, opcode });
+            script.steps.push(Step::Complete {
+                counter,
+                opcode,
+                device,
+            });
             outstanding = 0;
             continue;
         };
@@ -122,7 +128,7 @@ pub fn script(
             (Some(_), Api::Builder) => 0,
         };
         let mut sizes = Vec::new();
-        for (wr, shape) in made.post.wrs.iter().zip(&made.shapes).take(posts) {
+        for (wr, shape) in made.post.wrs.iter_mut().zip(&made.shapes).take(posts) {
             let size = blocks(spec.service, wr);
             let offset = position % ring;
             coverage.hit(Cell {
@@ -140,12 +146,22 @@ pub fn script(
             if invalidated {
                 coverage.note("small fence after an invalidation");
             }
-            invalidated = matches!(wr.opcode, Opcode::LocalInv | Opcode::BindMw);
-            let has_address = matches!(spec.service, Service::Ud | Service::Xrc);
+            wr.more.small_fence = invalidated && wr.opcode.is_masked();
+            invalidated = wr.opcode.changes_keys();
+            if matches!(wr.opcode, Opcode::Key) {
+                coverage.note(wr.more.key.what());
+            }
+            if spec.service == Service::Dci && wr.opcode.has_data() {
+                coverage.note(match wr.more.stream {
+                    Some(_) => "stream chosen",
+                    None => "stream not chosen",
+                });
+            }
+            let has_address = matches!(spec.service, Service::Ud | Service::Xrc | Service::Dci);
             if has_address && wr.opcode.has_data() && !wr.address_first {
                 coverage.note("datagram address after the data");
             }
-            last = Some((position as u16, wr.opcode));
+            last = Some((position as u16, wr.opcode, wr.device()));
             sizes.push((position, unit));
             position += size;
         }
@@ -178,8 +194,12 @@ pub fn script(
             mistake: made.mistake.map(str::to_owned),
         }));
         if ends {
-            if let Some((counter, opcode)) = last {
-                script.steps.push(Step::Complete { counter, opcode });
+            if let Some((counter, opcode, device)) = last {
+                script.steps.push(Step::Complete {
+                    counter,
+                    opcode,
+                    device,
+                });
             }
             return script;
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::call::{Api, Opcode, Service, Wr, flags};
+use crate::direct;
 
 /// How its data is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +61,9 @@ impl Shape {
     /// pieces of no bytes go by the list setter there; atomics have one piece of eight bytes; raw Ethernet needs the
     /// bytes of its header.
     pub const fn suits(self, service: Service, opcode: Opcode) -> bool {
+        if opcode.is_direct() {
+            return direct::suits(self, opcode);
+        }
         if !opcode.has_data() {
             return matches!(self, Self::Empty);
         }
@@ -143,11 +147,11 @@ impl Cell {
                         if !shape.suits(service, *opcode) {
                             continue;
                         }
-                        for api in [Api::Chain, Api::Builder] {
+                        for api in service.interfaces() {
                             for wraps in [false, true] {
                                 let cell = Self {
                                     service,
-                                    api,
+                                    api: *api,
                                     opcode: *opcode,
                                     flags,
                                     shape,
@@ -167,6 +171,9 @@ impl Cell {
 
     /// Whether some WQE of it has two blocks or more.
     fn can_wrap(&self) -> bool {
+        if self.opcode.is_direct() {
+            return direct::can_wrap(self.shape, self.opcode);
+        }
         // Headers of 54 bytes take four units more than the segment.
         let headers = match self.opcode {
             Opcode::Tso => 4 - inline_header() / 16,
@@ -196,6 +203,7 @@ pub fn fixed_units(service: Service, opcode: Opcode) -> u32 {
     };
     let address = match service {
         Service::Ud => 3,
+        Service::Dci if opcode.has_data() => 3,
         Service::Xrc if opcode.has_data() => 1,
         // Ethernet segment, with or without 18 bytes of header.
         Service::Raw => 1 + inline_header() / 16,
@@ -206,6 +214,9 @@ pub fn fixed_units(service: Service, opcode: Opcode) -> u32 {
 
 /// 16-byte units of a whole WQE.
 pub fn units(service: Service, wr: &Wr) -> u32 {
+    if let Some(units) = direct::units(wr) {
+        return units;
+    }
     let fixed = fixed_units(service, wr.opcode);
     if wr.opcode == Opcode::Tso {
         // Two bytes of the headers are in the Ethernet segment's first 16.

@@ -24,6 +24,8 @@ pub struct SendMemory {
     pub user_index: u32,
     /// The Ethernet address in datagrams' address vectors, which the kernel answers: each device's own.
     pub mac: [u8; 6],
+    /// Key and address of the memory in which copies keep their state, if they are known.
+    pub copy_state: Option<[u8; 12]>,
 }
 
 /// The fake kernel's address of a device.

@@ -16,7 +16,7 @@ fn corpus() -> Vec<(PathBuf, Golden)> {
         })
         .collect();
     files.sort_unstable();
-    assert_eq!(files.len(), 5, "one file for each service");
+    assert_eq!(files.len(), 7, "one file for each service");
     files
         .into_iter()
         .map(|file| {

@@ -12,7 +12,6 @@ use crate::request::Call;
 use crate::state::State;
 
 const EINVAL: Errno = Errno(libc::EINVAL);
-const EPROTONOSUPPORT: Errno = Errno(libc::EPROTONOSUPPORT);
 
 /// First number of drivers (`1 << UVERBS_ID_NS_SHIFT`).
 pub(crate) const DRIVER: u16 = 1 << 12;
@@ -21,6 +20,8 @@ pub(crate) const DRIVER: u16 = 1 << 12;
 const OBJECT_PD: u16 = 1;
 /// `MLX5_IB_OBJECT_DEVX`
 const OBJECT_DEVX: u16 = DRIVER;
+/// `MLX5_IB_OBJECT_DEVX_OBJ`
+const OBJECT_DEVX_OBJ: u16 = DRIVER + 1;
 /// `MLX5_IB_OBJECT_UAR`
 const OBJECT_UAR: u16 = DRIVER + 8;
 
@@ -35,7 +36,11 @@ pub(crate) fn run(st: &mut State, fd: RawFd, call: &Call<'_>) -> Option<Result<(
         (OBJECT_UAR, 0) => alloc_uar(st, fd, call),
         (OBJECT_UAR, 1) => destroy_uar(st, fd, call),
         (OBJECT_PD, 0) => query_pd(st, fd, call),
-        (OBJECT_DEVX, 0) => Err(EPROTONOSUPPORT),
+        (OBJECT_DEVX, 0) => super::firmware::other(st, call),
+        (OBJECT_DEVX_OBJ, 3) => match super::firmware::query(st, fd, call) {
+            Some(done) => done,
+            None => super::others::run(st, fd, call),
+        },
         _ => super::others::run(st, fd, call),
     })
 }

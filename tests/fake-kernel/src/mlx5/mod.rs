@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod device;
 pub(crate) mod exec;
+pub(crate) mod firmware;
 pub mod hca;
 pub(crate) mod methods;
 pub(crate) mod modify_qp;

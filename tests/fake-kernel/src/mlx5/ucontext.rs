@@ -75,7 +75,9 @@ pub(crate) fn alloc(st: &mut State, fd: RawFd, uhw: &Uhw<'_>) -> Result<Vec<u8>,
         max_recv_wr: device::MAX_RECV_WR,
         max_srq_recv_wr: device::MAX_RECV_WR,
         num_ports: 1,
-        comp_mask: udata::AllocUcontextRespMask::ECE | udata::AllocUcontextRespMask::SQD2RTS,
+        comp_mask: udata::AllocUcontextRespMask::ECE
+            | udata::AllocUcontextRespMask::SQD2RTS
+            | udata::AllocUcontextRespMask::MKEY_UPDATE_TAG,
         response_length: size_of::<udata::AllocUcontextResp>() as u32,
         cmds_supp_uhw: udata::CmdsSuppUhw::QUERY_DEVICE,
         log_uar_size: 12,

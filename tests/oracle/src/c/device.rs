@@ -14,6 +14,7 @@ use oxverbs_ffi::abi::objects::{
 
 use serde::{Deserialize, Serialize};
 
+use super::dv::Direct;
 use super::library::{Library, Slot, slot, slot_types};
 use super::post::{PostRecv, PostSend, context_op, slot as ops};
 use crate::call::Service;
@@ -145,6 +146,8 @@ pub struct CDevice {
     pub pd: *mut ibv_pd,
     /// Address handles for [`addresses`].
     pub handles: Vec<*mut ibv_ah>,
+    /// mlx5dv, if [`CDevice::direct`] was called.
+    pub direct: Option<Direct>,
 }
 
 impl CDevice {
@@ -185,6 +188,7 @@ impl CDevice {
                 context,
                 pd,
                 handles: Vec::new(),
+                direct: None,
             });
         }
         bail!("no device {name} among {names:?}")
@@ -201,6 +205,17 @@ impl CDevice {
             let ah = unsafe { (self.library.exports.ibv_create_ah)(self.pd, &raw mut address) };
             self.handles.push(made(ah, "ibv_create_ah")?);
         }
+        Ok(())
+    }
+
+    /// Finds mlx5dv: this is a device of libmlx5's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Direct::new`].
+    pub fn direct(&mut self) -> Result<()> {
+        // SAFETY: the device's domain, which is never given up.
+        self.direct = Some(unsafe { Direct::new(self.pd) }?);
         Ok(())
     }
 
@@ -307,11 +322,15 @@ impl CDevice {
             source_qpn: 0,
             send_ops_flags: if spec.has_builder { builder } else { 0 },
         };
-        // SAFETY: an open device and filled attributes.
-        let qp = made(
-            unsafe { create(self.context, &raw mut attr) },
-            "ibv_create_qp_ex",
-        )?;
+        let qp = if spec.service.is_direct() {
+            let direct = self.direct.as_ref().context("opened without mlx5dv")?;
+            // SAFETY: the same device.
+            unsafe { direct.create(self.context, &mut attr, spec.service) }
+        } else {
+            // SAFETY: an open device and filled attributes.
+            unsafe { create(self.context, &raw mut attr) }
+        };
+        let qp = made(qp, "ibv_create_qp_ex")?;
         let given = QpSpec {
             send_wr: attr.cap.max_send_wr,
             recv_wr: attr.cap.max_recv_wr,
@@ -379,10 +398,12 @@ impl CDevice {
         attr.qp_state = 1;
         attr.port_num = 1;
         attr.qkey = 0x1111_1111;
-        let connected = matches!(service, Service::Rc | Service::Uc | Service::Xrc);
-        let reliable = matches!(service, Service::Rc | Service::Xrc);
+        let is_rc = matches!(service, Service::Rc | Service::Direct);
+        let connected = is_rc || matches!(service, Service::Uc | Service::Xrc);
+        let reliable = is_rc || matches!(service, Service::Xrc | Service::Dci);
         let init = match service {
             Service::Raw => mask::PORT,
+            Service::Dci => mask::PKEY | mask::PORT,
             Service::Ud => mask::PKEY | mask::PORT | mask::QKEY,
             _ => mask::PKEY | mask::PORT | mask::ACCESS,
         };
@@ -396,7 +417,10 @@ impl CDevice {
         if connected {
             rtr |= mask::AV | mask::MTU | mask::DEST_QPN | mask::RQ_PSN;
         }
-        if service == Service::Rc {
+        if service == Service::Dci {
+            rtr |= mask::AV | mask::MTU;
+        }
+        if is_rc {
             rtr |= mask::MAX_DEST_RD | mask::MIN_RNR;
         }
         self.modify(qp, &mut attr, rtr)?;

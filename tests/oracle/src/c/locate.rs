@@ -101,6 +101,7 @@ impl Places {
             qpn,
             user_index: qp.uidx,
             mac: mac(self.device),
+            copy_state: None,
         })
     }
 

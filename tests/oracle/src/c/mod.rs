@@ -2,6 +2,7 @@
 //! which call through tables in the objects.
 
 pub mod device;
+pub mod dv;
 pub mod library;
 pub mod locate;
 pub mod post;

@@ -9,6 +9,7 @@ use oxverbs_ffi::abi::work::{
     send_rdma, send_target, send_ud,
 };
 
+use super::dv::DirectQp;
 use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
 
 /// Slots of `ibv_context.ops`.
@@ -226,14 +227,19 @@ pub unsafe fn build(
     service: Service,
     post: &Post,
     handles: &[*mut ibv_ah],
+    direct: Option<&DirectQp>,
 ) -> Outcome {
     debug_assert_eq!(post.api, Api::Builder);
     call!(qp, wr_start);
     for wr in &post.wrs {
         // SAFETY: the caller's queue pair.
         unsafe { (*qp).wr_id = wr.id };
+        let inline = match wr.opcode.is_direct() && wr.is_inline {
+            true => flags::INLINE,
+            false => 0,
+        };
         // SAFETY: the caller's queue pair.
-        unsafe { (*qp).wr_flags = wr.flags.into() };
+        unsafe { (*qp).wr_flags = (wr.flags | inline).into() };
         match wr.opcode {
             Opcode::Send => call!(qp, wr_send),
             Opcode::SendImm => call!(qp, wr_send_imm, wr.imm),
@@ -268,9 +274,19 @@ pub unsafe fn build(
                 wr.header.len as u16,
                 wr.mss
             ),
+            _ => {
+                direct.expect("a queue pair of mlx5dv's").build(wr);
+                continue;
+            }
         }
-        let has_address = wr.opcode.has_data() && matches!(service, Service::Ud | Service::Xrc);
+        let addressed = matches!(service, Service::Ud | Service::Xrc | Service::Dci);
+        let has_address = wr.opcode.has_data() && addressed;
         let address = || match service {
+            Service::Dci => {
+                let direct = direct.expect("a queue pair of mlx5dv's");
+                // SAFETY: the caller's handles.
+                unsafe { direct.set_address(wr, handles[wr.handle]) }
+            }
             Service::Ud => call!(
                 qp,
                 wr_set_ud_addr,

@@ -8,6 +8,7 @@ use oxverbs_ffi::abi::work::{ibv_poll_cq_attr, ibv_recv_wr, ibv_sge, ibv_wc};
 use wqe_format::mlx5::Cqe64;
 
 use super::device::{CDevice, Object, QpSpec};
+use super::dv::DirectQp;
 use super::locate::Places;
 use super::post::{Chain, PostSend, build, context_op, slot};
 use crate::call::{Api, Outcome, Piece, Post, Service};
@@ -27,6 +28,7 @@ pub struct CSubject<'a> {
     cq: Object<ibv_cq>,
     qp: Object<ibv_qp>,
     extended: *mut ibv_qp_ex,
+    direct: Option<DirectQp>,
     memory: SendMemory,
     writer: CqWriter,
     chain: Chain,
@@ -57,6 +59,12 @@ impl<'a> CSubject<'a> {
         device.restart(qp, spec.service)?;
         let memory = places.send(qp)?;
         let writer = places.cq(cq)?;
+        let extended = device.qp_ex(qp);
+        let direct = device.direct.as_ref();
+        let direct = direct.filter(|_| spec.service.is_direct());
+        // SAFETY: the queue pair just made by it.
+        let direct =
+            direct.map(|direct| unsafe { direct.of(extended, memory.qpn, spec.signals_all) });
         Ok(Self {
             name,
             device,
@@ -64,7 +72,8 @@ impl<'a> CSubject<'a> {
             spec,
             cq,
             qp,
-            extended: device.qp_ex(qp),
+            extended,
+            direct,
             memory,
             writer,
             chain: Chain::default(),
@@ -154,11 +163,7 @@ impl Maker for CMaker {
     }
 
     fn has(&self, service: Service) -> bool {
-        // An initiator of XRC needs a domain only at its target.
-        matches!(
-            service,
-            Service::Rc | Service::Uc | Service::Ud | Service::Xrc | Service::Raw
-        )
+        self.device.direct.is_some() || !service.is_direct()
     }
 
     fn make<'a>(&'a self, asked: &QpSpec, _: &dyn Subject) -> Result<Box<dyn Subject + 'a>> {
@@ -202,7 +207,13 @@ impl Subject for CSubject<'_> {
             }
             // SAFETY: this subject's queue pair, made with all builders of its service.
             Api::Builder => unsafe {
-                build(self.extended, self.spec.service, post, &self.device.handles)
+                build(
+                    self.extended,
+                    self.spec.service,
+                    post,
+                    &self.device.handles,
+                    self.direct.as_ref(),
+                )
             },
         }
     }

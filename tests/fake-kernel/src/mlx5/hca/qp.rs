@@ -90,6 +90,8 @@ pub(crate) struct Progress {
     /// Receive work requests.
     pub(crate) received: u16,
     pub(crate) wait: Option<Wait>,
+    /// What a program that asks is told: drained, before this basic block.
+    pub(crate) drained: Option<u16>,
 }
 
 /// Why a send queue stands still.
@@ -183,6 +185,15 @@ impl SendWqe {
 }
 
 impl QueuePair {
+    /// From now on the device says that the send queue is drained (SQD), with this basic block as the next.
+    pub fn drain(&self, next: Option<u16>) {
+        self.progress().drained = next;
+    }
+
+    pub(crate) fn drained(&self) -> Option<u16> {
+        self.progress().drained
+    }
+
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
