@@ -115,9 +115,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let mut guest = Guest::boot(&config)?;
     let versions = guest.versions().clone();
     eprintln!("apps: {versions}, up in {:.1} s", guest.boot_seconds());
-    let before = guest.resources()?;
+    let before = guest.resources_at_first()?;
 
-    let steps = runs.iter().map(step).collect();
+    let steps = runs.iter().map(|run| step(run, config.device)).collect();
     let mut rows = Vec::new();
     let mut left = runs.iter();
     guest.run_all(steps, |outcome| {
@@ -175,7 +175,7 @@ const SERVED: &str = "oxverbs-served ";
 const START: Duration = Duration::from_secs(30);
 
 /// The client under the dynamic loader's log, and what that says.
-fn client_script(run: &Run) -> String {
+fn client_script(run: &Run, device: Device) -> String {
     let mut script = String::new();
     if let Some(ready) = &run.ready {
         let wait = match ready {
@@ -192,6 +192,11 @@ fn client_script(run: &Run) -> String {
     } else {
         script += "rm -rf /tmp/ld; mkdir /tmp/ld\n";
     }
+    // Debian's libibverbs loads the providers of all devices, its own of the other kind say nothing.
+    let official = match device {
+        Device::Rxe => "librxe-rdmav",
+        Device::Mlx5 => "libmlx5",
+    };
     // The loader writes one file per process; "calling init" names each object it initialises, dlopened ones too.
     let _ = write!(
         script,
@@ -199,7 +204,7 @@ fn client_script(run: &Run) -> String {
          status=$?\n\
          sleep 0.1\n\
          for side in server client; do\n\
-             sed -n \"s#.*calling init: .*/\\(librxe-rdmav.*\\|libmlx5.*\\|liboxverbs.*\\)#{SERVED}$side \\1#p\" /tmp/ld/$side.* 2>/dev/null | sort -u\n\
+             sed -n \"s#.*calling init: .*/\\({official}.*\\|liboxverbs.*\\)#{SERVED}$side \\1#p\" /tmp/ld/$side.* 2>/dev/null | sort -u\n\
          done\n\
          exit $status\n",
         quote(&format!("exec {}", run.client))
@@ -208,8 +213,8 @@ fn client_script(run: &Run) -> String {
 }
 
 /// The client with its server.
-fn step(run: &Run) -> Step {
-    let step = Step::new(&run.name, client_script(run)).timeout(run.timeout + START);
+fn step(run: &Run, device: Device) -> Step {
+    let step = Step::new(&run.name, client_script(run, device)).timeout(run.timeout + START);
     match &run.server {
         Some(server) => {
             let script = format!(
@@ -380,7 +385,7 @@ fn show(rows: &[Row], verbose: bool) {
 }
 
 fn leftover(guest: &mut Guest, before: &[Resources]) -> Result<Option<String>> {
-    // rxe destroys in the background.
+    // Some drivers destroy in the background.
     for _ in 0..20 {
         if guest.resources()? == before {
             return Ok(None);
@@ -514,8 +519,8 @@ mod tests {
         let log = "      1234:\tcalling init: /usr/lib/x/libibverbs/librxe-rdmav34.so";
         run.client = format!("sh -c 'echo good; echo \"{log}\" >/tmp/ld/client.99; exit 3'");
         let dir = tempfile::tempdir().unwrap();
-        let script =
-            client_script(&run).replace("/tmp/ld", &format!("{}/ld", dir.path().display()));
+        let script = client_script(&run, Device::Rxe)
+            .replace("/tmp/ld", &format!("{}/ld", dir.path().display()));
         let output = std::process::Command::new("sh")
             .args(["-c", &script])
             .output()

@@ -106,7 +106,7 @@ impl Bench {
         bar.set_style(ProgressStyle::with_template(
             "{prefix:>10} {bar:30} {pos}/{len} {msg}",
         )?);
-        let mut before = self.guest.resources()?;
+        let mut before = self.guest.resources_at_first()?;
         loop {
             let remaining: Option<Vec<String>> = wanted.as_ref().map(|wanted| {
                 let done = |name: &&String| !runs.iter().any(|run| run.test == **name);
@@ -178,7 +178,7 @@ impl Bench {
                     });
                     self.guest = Guest::boot(&self.config)?;
                     self.bring_suite()?;
-                    before = self.guest.resources()?;
+                    before = self.guest.resources_at_first()?;
                 }
             }
         }
