@@ -141,9 +141,15 @@ impl State {
     /// Gives an object the lowest free handle.
     pub(crate) fn add_object(&mut self, fd: RawFd, object: Object) -> Result<u32, Errno> {
         let context = self.context(fd)?;
-        let handle = (0..)
-            .find(|handle| !context.objects.contains_key(handle))
-            .unwrap_or(0);
+        let objects = &context.objects;
+        let count = objects.len() as u32;
+        // Without a gap the next one is free, which is told without looking at each.
+        let handle = match objects.last_key_value() {
+            Some((last, _)) if *last + 1 != count => (0..)
+                .find(|handle| !objects.contains_key(handle))
+                .unwrap_or(0),
+            _ => count,
+        };
         context.objects.insert(handle, object);
         Ok(handle)
     }

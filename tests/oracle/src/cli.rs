@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
-use clap::{Args, Parser, Subcommand};
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum as _};
 use fake_kernel::{Config, FakeKernel, Family, Mlx5};
 
 use serde::Serialize;
 
-use crate::bench::report;
-use crate::bench::worker::{self, Measured};
+use crate::bench::worker::{self, Measured, More};
+use crate::bench::{figure, limits, report};
 use crate::c::device::{CDevice, QpSpec};
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
@@ -100,6 +100,9 @@ struct Measure {
     /// Only cases whose names contain this.
     #[arg(long, default_value = "")]
     filter: String,
+    /// What is measured beside the cases.
+    #[arg(long, value_enum, default_value_t)]
+    more: More,
 }
 
 #[derive(Debug, Args)]
@@ -165,6 +168,7 @@ pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
                 arguments.plugin.as_deref(),
                 arguments.regions,
                 &arguments.filter,
+                arguments.more,
             )?;
             println!("{}", serde_json::to_string(&measured)?);
             Ok(0)
@@ -329,10 +333,19 @@ fn finish(summary: &Summary, json: Option<&Path>) -> Result<u8> {
 
 /// Runs this program again as a worker.
 fn worker_process(arguments: &Measure, single_threaded: bool) -> Result<Measured> {
+    // What is counted does not hang on the mode.
+    let more = match arguments.more {
+        More::Counted if single_threaded => More::None,
+        more => more,
+    };
+    let more = more.to_possible_value();
+    let more = more.context("a name")?.get_name().to_owned();
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["measure", "--filter", &arguments.filter])
         .args(["--regions", &arguments.regions.to_string()])
+        .arg("--more")
+        .arg(more)
         .env("OXVERBS_DEVICES", "mlx5_1")
         .env_remove("MLX5_SINGLE_THREADED");
     if let Some(plugin) = &arguments.plugin {
@@ -354,9 +367,13 @@ fn bench(arguments: &Bench) -> Result<u8> {
     let default = worker_process(&arguments.measure, false)?;
     let best = worker_process(&arguments.measure, true)?;
     let lines = report::merge(&default, &best);
-    println!("{}", report::table(&lines));
+    let mut figures = figure::merge(&default.figures, &best.figures);
+    limits::judge(&mut figures);
+    println!("{}\n", report::table(&lines));
+    println!("{}", figure::tables(&figures));
     if let Some(file) = &arguments.json {
-        let json = serde_json::json!({ "libmlx5": default.libmlx5, "rows": lines });
+        let json =
+            serde_json::json!({ "libmlx5": default.libmlx5, "rows": lines, "more": figures });
         fs::write(file, serde_json::to_string_pretty(&json)? + "\n")?;
     }
     if let Some(file) = &arguments.svg {
@@ -372,7 +389,14 @@ fn bench(arguments: &Bench) -> Result<u8> {
             println!("missed: {}: {text}", line.case);
         }
     }
-    println!("bench: {} cases, {missed} limits missed", lines.len());
+    for line in &figures {
+        for text in &line.missed {
+            missed += 1;
+            println!("missed: {}: {text}", line.case);
+        }
+    }
+    let rows = lines.len() + figures.len();
+    println!("bench: {rows} cases, {missed} limits missed");
     Ok(u8::from(missed > 0))
 }
 

@@ -15,6 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::Wait;
 use super::device::{self, MAX_MESSAGE};
 use super::responder::{self, Message, Nak};
+use crate::config::Family;
 use crate::core::objects::{Bound, Device, QpKind};
 use crate::raw;
 use crate::state::State;
@@ -45,6 +46,9 @@ impl From<WcStatus> for Outcome {
 
 /// Lets every queue pair go on as far as it can.
 pub(crate) fn run(st: &mut State) {
+    if st.config.family != Family::Rxe {
+        return;
+    }
     loop {
         let mut progress = false;
         for index in 0..st.devices.len() {
@@ -63,6 +67,9 @@ pub(crate) fn run(st: &mut State) {
 
 /// When something that waits is due.
 pub(crate) fn next_deadline(st: &State) -> Option<Instant> {
+    if st.config.family != Family::Rxe {
+        return None;
+    }
     let qps = st.devices.iter().flat_map(|device| device.qps.values());
     qps.filter_map(|qp| match &qp.kind {
         QpKind::Rxe(own) => own.wait.map(|wait| wait.until),

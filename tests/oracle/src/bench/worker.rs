@@ -1,14 +1,18 @@
 //! One process's measurements: libmlx5's mode is a global of the process.
 
 use anyhow::Result;
+use clap::ValueEnum;
 use fake_kernel::FakeKernel;
 use serde::{Deserialize, Serialize};
 
 use super::c::CTimed;
 use super::case::Case;
 use super::clock::nanoseconds_per_tick;
+use super::figure::{Figure, Figures};
+use super::fleet::{CFleet, Fleet, NativeFleet};
 use super::measure::{Cost, Timed, measure};
 use super::native::NativeTimed;
+use super::scale;
 use crate::c::device::CDevice;
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
@@ -39,6 +43,20 @@ pub struct Measured {
     pub libmlx5: String,
     /// Rows.
     pub rows: Vec<Row>,
+    /// What is measured beside them.
+    pub figures: Vec<Figure>,
+}
+
+/// What is measured beside the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum More {
+    /// Nothing.
+    None,
+    /// What can be counted exactly.
+    Counted,
+    /// Times too.
+    #[default]
+    All,
 }
 
 /// Measures all cases whose names contain `filter`.
@@ -51,6 +69,7 @@ pub fn run(
     plugin: Option<&str>,
     regions: usize,
     filter: &str,
+    more: More,
 ) -> Result<Measured> {
     // The plug-in is asked first, and takes only the device that `OXVERBS_DEVICES` names.
     let mut providers = Vec::new();
@@ -87,9 +106,25 @@ pub fn run(
             }
         }
     }
+    let mut figures = Figures::default();
+    if more != More::None {
+        let mut libmlx5 = CFleet::new("libmlx5", &official, &Places::new(kernel, 0))?;
+        let mut shim = match &ours {
+            Some(device) => Some(CFleet::new("shim", device, &Places::new(kernel, 1))?),
+            None => None,
+        };
+        let mut native = NativeFleet::new("mlx5_1", kernel.hca(1))?;
+        let mut fleets: Vec<&mut dyn Fleet> = vec![&mut libmlx5];
+        if let Some(shim) = &mut shim {
+            fleets.push(shim);
+        }
+        fleets.push(&mut native);
+        scale::run(&mut fleets, scale, more == More::All, &mut figures)?;
+    }
     Ok(Measured {
         libmlx5: mapped_release("libmlx5")?,
         rows,
+        figures: figures.all,
     })
 }
 

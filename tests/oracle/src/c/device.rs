@@ -59,29 +59,30 @@ mod mask {
     use std::ffi::c_int;
 }
 
+/// The address of this index, in RoCE's form of IPv4.
+fn address(index: u8) -> ibv_ah_attr {
+    let mut raw = [0; 16];
+    raw[10..].copy_from_slice(&[0xff, 0xff, 127, 0, 0, index + 1]);
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid { raw },
+            flow_label: 0x1_2345 * u32::from(index),
+            sgid_index: index,
+            hop_limit: 64 - index,
+            traffic_class: index << 3,
+        },
+        dlid: 0,
+        sl: index,
+        src_path_bits: 0,
+        static_rate: 0,
+        is_global: 1,
+        port_num: 1,
+    }
+}
+
 /// Addresses that datagrams are sent to: the handle's index chooses one.
 pub fn addresses() -> Vec<ibv_ah_attr> {
-    (0..4_u8)
-        .map(|index| {
-            let mut raw = [0; 16];
-            raw[10..].copy_from_slice(&[0xff, 0xff, 127, 0, 0, index + 1]);
-            ibv_ah_attr {
-                grh: ibv_global_route {
-                    dgid: ibv_gid { raw },
-                    flow_label: 0x1_2345 * u32::from(index),
-                    sgid_index: index,
-                    hop_limit: 64 - index,
-                    traffic_class: index << 3,
-                },
-                dlid: 0,
-                sl: index,
-                src_path_bits: 0,
-                static_rate: 0,
-                is_global: 1,
-                port_num: 1,
-            }
-        })
-        .collect()
+    (0..4).map(address).collect()
 }
 
 /// A queue pair as asked for.
@@ -389,12 +390,23 @@ impl CDevice {
     ///
     /// `ibv_modify_qp`'s.
     pub fn restart(&self, qp: Object<ibv_qp>, service: Service) -> Result<()> {
+        // SAFETY: all fields are numbers.
+        let mut attr = unsafe { std::mem::zeroed() };
+        self.modify(qp, &mut attr, 0)?;
+        self.connect(qp, service)
+    }
+
+    /// Takes a queue pair from RESET to RTS.
+    ///
+    /// # Errors
+    ///
+    /// `ibv_modify_qp`'s.
+    pub fn connect(&self, qp: Object<ibv_qp>, service: Service) -> Result<()> {
         let mut attr = ibv_qp_attr {
-            ah_attr: addresses()[0],
+            ah_attr: address(0),
             // SAFETY: all fields are numbers.
             ..unsafe { std::mem::zeroed() }
         };
-        self.modify(qp, &mut attr, 0)?;
         attr.qp_state = 1;
         attr.port_num = 1;
         attr.qkey = 0x1111_1111;

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use anyhow::{Context as _, Result, bail};
 use fake_kernel::FakeKernel;
-use fake_kernel::hca::Hca;
+use fake_kernel::hca::{CompletionQueue, Hca};
 use oxverbs_ffi::abi::objects::{ibv_cq, ibv_qp};
 
 use super::device::Object;
@@ -105,6 +105,18 @@ impl Places {
         })
     }
 
+    /// A queue pair's number, and the number by which completions name it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not know it.
+    pub fn numbers(&self, qp: Object<ibv_qp>) -> Result<(u32, u32)> {
+        // SAFETY: a live queue pair.
+        let qpn = unsafe { (*qp.pointer()).qp_num };
+        let qp = self.hca.qp(qpn).context("no such queue pair")?;
+        Ok((qpn, qp.uidx))
+    }
+
     /// The receive side of a queue pair.
     ///
     /// # Errors
@@ -139,8 +151,17 @@ impl Places {
             .number_of_handle(fd, handle)
             .context("no such completion queue")?;
         let cq = self.hca.cq(cqn).context("no such completion queue")?;
-        let buffer = cq.buffer();
-        let ring = shared(buffer.address, buffer.len())?;
-        Ok(CqWriter::new(ring, buffer.count, buffer.entry as usize))
+        writer_of(&cq)
     }
+}
+
+/// The device's end of a completion queue.
+///
+/// # Errors
+///
+/// It has no memory.
+pub fn writer_of(cq: &CompletionQueue) -> Result<CqWriter> {
+    let buffer = cq.buffer();
+    let ring = shared(buffer.address, buffer.len())?;
+    Ok(CqWriter::new(ring, buffer.count, buffer.entry as usize))
 }
