@@ -277,3 +277,6 @@ fn timestamp(device: &Device) -> u64 {
 fn failed_send(qp: &Qp, counter: u16, opcode: Opcode, syndrome: Syndrome) -> Cqe {
     Cqe::failed(qp.owner(counter), Some(opcode), syndrome)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Every operation, over more than one packet, around the rings.
+
+use wqe_format::mlx5::{AtomicSegment, DatagramSegment, XrcSegment};
+use zerocopy::byteorder::big_endian::U16;
+
+use super::*;
+
+#[test]
+fn messages_are_cut_and_put_together() {
+    for kind in [QpKind::Rc, QpKind::Uc] {
+        let mut bench = Bench::pair(kind);
+        let sent = bench.fill(0x1000, 1000);
+        bench.post_receive(0x42, &[data(0x5000, 300), data(0x9000, 2000)]);
+        let list = [data(0x1000, 600), data(0x1000 + 600, 400)];
+        bench.post(
+            0x41,
+            Opcode::SEND_IMM,
+            0xabcd,
+            &[list.as_slice().as_bytes()],
+        );
+        let cqe = bench.done(0x42, CqeOpcode::RESP_SEND_IMM);
+        assert_eq!(cqe.byte_cnt.get(), 1000);
+        assert_eq!(cqe.imm_inval_pkey.get(), 0xabcd);
+        assert_eq!((cqe.qpn(), cqe.user_index()), (0x42, 0x1042));
+        let cqe = bench.done(0x41, CqeOpcode::REQ);
+        assert_eq!(cqe.send_opcode(), Opcode::SEND_IMM);
+        assert_eq!(bench.bytes(0x5000, 300), sent[..300]);
+        assert_eq!(bench.bytes(0x9000, 700), sent[300..]);
+        assert_eq!(bench.poll(0x41), None);
+    }
+}
+
+#[test]
+fn memory_is_written_and_read() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    let sent = bench.fill(0x1000, 777);
+    bench.post_receive(0x42, &[]);
+    let body = [remote(0x5000).as_bytes(), data(0x1000, 777).as_bytes()].concat();
+    bench.post(0x41, Opcode::RDMA_WRITE_IMM, 5, &[&body]);
+    let cqe = bench.done(0x42, CqeOpcode::RESP_WR_IMM);
+    assert_eq!((cqe.byte_cnt.get(), cqe.imm_inval_pkey.get()), (777, 5));
+    bench.done(0x41, CqeOpcode::REQ);
+    assert_eq!(bench.bytes(0x5000, 777), sent);
+    // Five reads, of which four are asked for at once.
+    for turn in 0..5u64 {
+        let to = data(0x9000 + turn * 0x400, 777);
+        let body = [remote(0x5000).as_bytes(), to.as_bytes()].concat();
+        bench.post(0x41, Opcode::RDMA_READ, 0, &[&body]);
+    }
+    for turn in 0..5 {
+        assert_eq!(bench.done(0x41, CqeOpcode::REQ).byte_cnt.get(), 777);
+        assert_eq!(bench.bytes(0x9000 + turn * 0x400, 777), sent);
+    }
+}
+
+#[test]
+fn atomics_happen_once_each() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    bench.ram.write(0x5000, &40u64.to_le_bytes()).unwrap();
+    let add = AtomicSegment::fetch_add(2);
+    let swap = AtomicSegment::compare_swap(42, 7);
+    for (opcode, operands) in [(Opcode::ATOMIC_FA, add), (Opcode::ATOMIC_CS, swap)] {
+        let (to, back) = (remote(0x5000), data(0x6000, 8));
+        let parts = [to.as_bytes(), operands.as_bytes(), back.as_bytes()];
+        bench.post(0x41, opcode, 0, &parts);
+        assert_eq!(bench.done(0x41, CqeOpcode::REQ).send_opcode(), opcode);
+    }
+    assert_eq!(bench.bytes(0x6000, 8), 42u64.to_le_bytes());
+    assert_eq!(bench.bytes(0x5000, 8), 7u64.to_le_bytes());
+}
+
+/// A thousand requests of one to four basic blocks in a ring of 16: the 17th, and all later turns.
+#[test]
+fn rings_turn() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    let sent = bench.fill(0x1000, 2048);
+    for turn in 0..1000u32 {
+        let pieces = 1 + turn as usize % 13;
+        let list: Vec<DataSegment> = (0..pieces as u64)
+            .map(|piece| data(0x1000 + piece * 10, 10))
+            .collect();
+        let len = pieces * 10;
+        bench.post_receive(0x42, &[data(0x5000, 2048)]);
+        bench.post(0x41, Opcode::SEND, 0, &[list.as_slice().as_bytes()]);
+        let cqe = bench.done(0x42, CqeOpcode::RESP_SEND);
+        assert_eq!(
+            (cqe.byte_cnt.get() as usize, cqe.wqe_counter.get()),
+            (len, turn as u16)
+        );
+        bench.done(0x41, CqeOpcode::REQ);
+        assert_eq!(bench.bytes(0x5000, len), sent[..len]);
+    }
+}
+
+#[test]
+fn datagrams_carry_their_route() {
+    let mut bench = Bench::new(1);
+    for number in [0x41, 0x42] {
+        bench.qp(number, QpKind::Ud, 0, 0);
+        bench.up(number);
+    }
+    let sent = bench.fill(0x1000, 100);
+    bench.post_receive(0x42, &[data(0x5000, 200)]);
+    bench.post_receive(0x42, &[data(0x5000, 100)]);
+    let mut av = DatagramSegment {
+        rlid: U16::new(1),
+        ..DatagramSegment::default()
+    };
+    av.grh_gid_fl = av.grh_gid_fl.with_grh(true);
+    av.rgid = bench.device.port.gid(0);
+    let to = av.to_qp(0x42, 0x1111);
+    let body = [to.as_bytes(), data(0x1000, 100).as_bytes()].concat();
+    bench.post(0x41, Opcode::SEND, 0, &[&body]);
+    let cqe = bench.done(0x42, CqeOpcode::RESP_SEND);
+    assert_eq!(
+        (cqe.byte_cnt.get(), cqe.src_qp(), cqe.slid.get()),
+        (140, 0x41, 1)
+    );
+    assert!(cqe.has_grh());
+    assert_eq!(bench.bytes(0x5000 + 40, 100), sent);
+    assert_eq!(bench.bytes(0x5000 + 24, 16), av.rgid);
+    bench.done(0x41, CqeOpcode::REQ);
+    // One that is too long for its buffer, and one with another key.
+    bench.post(0x41, Opcode::SEND, 0, &[&body]);
+    bench.failed(0x42, Syndrome::LOCAL_LENGTH_ERR);
+    let wrong = [
+        av.to_qp(0x42, 0x1112).as_bytes(),
+        data(0x1000, 100).as_bytes(),
+    ]
+    .concat();
+    bench.post(0x41, Opcode::SEND, 0, &[&wrong]);
+    assert_eq!(bench.poll(0x42), None);
+    assert_eq!(bench.state(0x42), QpState::Rts);
+}
+
+#[test]
+fn shared_queues_are_lists() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    srq(&mut bench, 0x110, SrqKind::Rmp, 0);
+    let qp = bench.device.resources.qps.get_mut(0x42).unwrap();
+    qp.receive = Receive::Shared {
+        srqn: 0x110,
+        cqn: 0x42,
+    };
+    let sent = bench.fill(0x1000, 600);
+    bench
+        .ram
+        .write(Bench::place(0x110) + 0x1_1000, &2u32.to_be_bytes())
+        .unwrap();
+    for index in 0..2 {
+        bench.post(0x41, Opcode::SEND, 0, &[data(0x1000, 600).as_bytes()]);
+        let cqe = bench.done(0x42, CqeOpcode::RESP_SEND);
+        assert_eq!((cqe.wqe_counter.get(), cqe.user_index()), (index, 0x1042));
+        assert_eq!(bench.bytes(0x3_0000 + 0x1000 * u64::from(index), 600), sent);
+        bench.done(0x41, CqeOpcode::REQ);
+    }
+    bench.post(0x41, Opcode::SEND, 0, &[data(0x1000, 600).as_bytes()]);
+    assert_eq!(bench.poll(0x41), None);
+}
+
+#[test]
+fn extended_connections_name_their_queue() {
+    let mut bench = Bench::pair(QpKind::Xrc);
+    bench.cq(0x50);
+    srq(&mut bench, 0x110, SrqKind::Xrc, 0x50);
+    for number in [0x41, 0x42] {
+        bench.device.resources.qps.get_mut(number).unwrap().receive = Receive::None;
+    }
+    bench
+        .ram
+        .write(Bench::place(0x110) + 0x1_1000, &2u32.to_be_bytes())
+        .unwrap();
+    let sent = bench.fill(0x1000, 600);
+    let body = [
+        XrcSegment::new(0x110).as_bytes(),
+        data(0x1000, 600).as_bytes(),
+    ]
+    .concat();
+    bench.post(0x41, Opcode::SEND, 0, &[&body]);
+    let cqe = bench.done(0x50, CqeOpcode::RESP_SEND);
+    assert_eq!((cqe.user_index(), cqe.qpn()), (0x77, 0x42));
+    bench.done(0x41, CqeOpcode::REQ);
+    assert_eq!(bench.bytes(0x3_0000, 600), sent);
+}
+
+/// Two initiators' requests to one target.
+#[test]
+fn targets_serve_many() {
+    let mut bench = Bench::new(1);
+    bench.qp(0x43, QpKind::Dct, 0, 0);
+    srq(&mut bench, 0x110, SrqKind::Rmp, 0);
+    let target = bench.device.resources.qps.get_mut(0x43).unwrap();
+    target.dc_access_key = 0x1234_5678_9abc;
+    target.receive = Receive::Shared {
+        srqn: 0x110,
+        cqn: 0x43,
+    };
+    target.state = QpState::Rtr;
+    bench
+        .ram
+        .write(Bench::place(0x110) + 0x1_1000, &6u32.to_be_bytes())
+        .unwrap();
+    let sent = bench.fill(0x1000, 600);
+    let av = DatagramSegment {
+        rlid: U16::new(1),
+        ..DatagramSegment::default()
+    };
+    let to = av.to_dct(0x43, 0x1234_5678_9abc);
+    for number in [0x41, 0x42] {
+        bench.qp(number, QpKind::Dci, 0, 0);
+        bench.up(number);
+        for _ in 0..2 {
+            let body = [to.as_bytes(), data(0x1000, 600).as_bytes()].concat();
+            bench.post(number, Opcode::SEND, 0, &[&body]);
+            let index = u64::from(bench.done(0x43, CqeOpcode::RESP_SEND).wqe_counter.get());
+            assert_eq!(bench.bytes(0x3_0000 + 0x1000 * index, 600), sent);
+            bench.done(number, CqeOpcode::REQ);
+        }
+        let body = [
+            to.as_bytes(),
+            remote(0x1000).as_bytes(),
+            data(0x7000, 600).as_bytes(),
+        ]
+        .concat();
+        bench.post(number, Opcode::RDMA_READ, 0, &[&body]);
+        bench.done(number, CqeOpcode::REQ);
+        assert_eq!(bench.bytes(0x7000, 600), sent);
+        // After a reset its numbers start anew.
+        bench.to(number, QpState::Rst);
+        bench.forget(number);
+        bench.up(number);
+        let body = [to.as_bytes(), data(0x1000, 6).as_bytes()].concat();
+        bench.post(number, Opcode::SEND, 0, &[&body]);
+        bench.done(0x43, CqeOpcode::RESP_SEND);
+        bench.done(number, CqeOpcode::REQ);
+    }
+}
+
+/// The kernel's test of write-combining: copies whose completion is asked for in the register only.
+#[test]
+fn a_nop_in_a_register_counts() {
+    let mut bench = Bench::new(1);
+    bench.qp(0x41, QpKind::RawSend, 0, 0);
+    bench.up(0x41);
+    let register = u64::from(UAR) * 4096 + 0x800;
+    for turn in 0..40u16 {
+        let mut bytes = bench.request(0x41, Opcode::NOP, 0, &[]);
+        bytes.resize(64, 0);
+        let copy = bytes.clone();
+        bytes[11] = 0;
+        bench.post_bytes(0x41, &bytes);
+        assert_eq!(bench.poll(0x41), None);
+        for (at, word) in copy.chunks(8).enumerate() {
+            bench.device.bar_write(register + at as u64 * 8, word);
+        }
+        assert_eq!(bench.done(0x41, CqeOpcode::REQ).wqe_counter.get(), turn);
+        assert_eq!(bench.poll(0x41), None);
+    }
+}
