@@ -22,11 +22,9 @@ pub(super) fn maximum() -> Vec<u8> {
     caps.into_inner().to_vec()
 }
 
-/// What is in force before the driver has said anything.
-pub(super) fn initial() -> Vec<u8> {
-    let mut bytes = maximum();
-    if let Ok(mut caps) = AtomicCaps::new(&mut bytes[..]) {
+/// Makes of what is possible what is in force before the driver has said anything.
+pub(super) fn start(bytes: &mut [u8]) {
+    if let Ok(mut caps) = AtomicCaps::new(bytes) {
         caps.set_atomic_req_8b_endianness_mode(0);
     }
-    bytes
 }

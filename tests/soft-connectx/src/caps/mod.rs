@@ -5,12 +5,14 @@
 //! | `general` | how many, how large, which operations |
 //! | `atomic` | atomic operations and the byte order of their replies |
 //! | `ethernet` | RoCE, offloads and flow tables of an Ethernet port |
+//! | `variant` | other cards and functions that a driver may meet |
 
 mod atomic;
 mod ethernet;
 
 pub(crate) use ethernet::GIDS as ROCE_GIDS;
 mod general;
+mod variant;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +22,7 @@ use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
 use wqe_format::mlx5::firmware::caps::roce::RoceCap;
 use wqe_format::mlx5::firmware::{Layout, bits};
 
+use crate::adversary::Adversary;
 use crate::config::{Config, LinkLayer};
 
 /// Capabilities: what is possible, and what the driver put in force.
@@ -35,15 +38,20 @@ const CHOSEN: &str = "log_uar_page_sz";
 impl Caps {
     pub(crate) fn new(config: &Config) -> Caps {
         let mut maximum = BTreeMap::new();
-        maximum.insert(CapType::GENERAL, general::general(config));
-        maximum.insert(CapType::ATOMIC, atomic::maximum());
+        let (mut general, mut atomic) = (general::general(config), atomic::maximum());
+        let mut adversary = Adversary::new(config.adversary);
+        variant::apply(&mut adversary, &mut general, &mut atomic);
+        maximum.insert(CapType::GENERAL, general);
+        maximum.insert(CapType::ATOMIC, atomic);
         if config.link == LinkLayer::Ethernet {
             maximum.insert(CapType::ETHERNET_OFFLOADS, ethernet::offloads());
             maximum.insert(CapType::ROCE, ethernet::roce());
             maximum.insert(CapType::FLOW_TABLE, ethernet::flow_tables());
         }
         let mut current = maximum.clone();
-        current.insert(CapType::ATOMIC, atomic::initial());
+        if let Some(atomic) = current.get_mut(&CapType::ATOMIC) {
+            atomic::start(atomic);
+        }
         Caps { maximum, current }
     }
 
