@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::adversary::Adversary;
 use crate::caps::Caps;
 use crate::command::{CommandQueue, Hca};
 use crate::config::Config;
@@ -15,7 +16,7 @@ use crate::pci::ConfigSpace;
 use crate::port::Port;
 use crate::resources::Resources;
 use crate::trace::Trace;
-use crate::{checks, command, transport, uar};
+use crate::{checks, command, events, transport, uar};
 
 /// Bytes of BAR0, as of the cards whose `log_uar_page_sz` is 0 and which have 8192 pages.
 pub const BAR0_SIZE: u64 = 32 << 20;
@@ -43,6 +44,8 @@ pub struct Device {
     pub(crate) transport: transport::State,
     pub(crate) checks: checks::State,
     pub(crate) trace: Trace,
+    pub(crate) adversary: Adversary,
+    pub(crate) stalled: events::Stalled,
 }
 
 impl fmt::Debug for Device {
@@ -73,6 +76,8 @@ impl Device {
             transport: transport::State::default(),
             checks: checks::State::default(),
             trace: Trace::default(),
+            adversary: Adversary::new(config.adversary),
+            stalled: events::Stalled::default(),
             now: Duration::ZERO,
             link: None,
             config,
@@ -135,6 +140,7 @@ impl Device {
         self.uar = uar::Assembly::default();
         self.transport = transport::State::default();
         self.checks = checks::State::default();
+        self.stalled = events::Stalled::default();
     }
 
     /// Tells the device the time since some fixed point, and lets it do what is due. It answers
@@ -143,7 +149,8 @@ impl Device {
         self.now = self.now.max(now);
         let commands = command::tick(self);
         let transport = transport::tick(self);
-        [commands, transport].into_iter().flatten().min()
+        let events = events::tick(self);
+        [commands, transport, events].into_iter().flatten().min()
     }
 
     /// Plugs a cable into the port, counted from 1.

@@ -1,9 +1,12 @@
 //! Event queues: entries, consumer indices, interrupts.
 
+use std::time::Duration;
+
 use log::{error, trace};
 use wqe_format::mlx5::firmware::EventType;
 use wqe_format::mlx5::firmware::eqe::{CqError, Eqe, PortStateChangeEvent, QpEvents};
 
+use crate::adversary::Freedom;
 use crate::device::Device;
 
 /// Bytes of an entry.
@@ -88,8 +91,39 @@ fn post(device: &mut Device, eqn: u32, kind: EventType, sub: u8, data: &[u8]) {
     }
     eq.producer = eq.producer.wrapping_add(1);
     if std::mem::take(&mut eq.armed) {
-        device.interrupts.raise(eq.vector);
+        let vector = eq.vector;
+        interrupt(device, vector);
     }
+}
+
+/// The longest time that an adversary keeps an interrupt back.
+const STALL: Duration = Duration::from_millis(2);
+
+/// Interrupts that come later.
+#[derive(Debug, Default)]
+pub(crate) struct Stalled(Vec<(Duration, u16)>);
+
+/// Interrupts, now or later.
+fn interrupt(device: &mut Device, vector: u16) {
+    let delay = device.adversary.delay(Freedom::Interrupt, STALL);
+    if delay.is_zero() {
+        device.interrupts.raise(vector);
+    } else {
+        device.stalled.0.push((device.now + delay, vector));
+    }
+}
+
+/// Raises what is due; the answer is when the next is.
+pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
+    let now = device.now;
+    let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut device.stalled.0)
+        .into_iter()
+        .partition(|(at, _)| *at <= now);
+    device.stalled.0 = later;
+    for (_, vector) in due {
+        device.interrupts.raise(vector);
+    }
+    device.stalled.0.iter().map(|(at, _)| *at).min()
 }
 
 /// The 4 bytes written to a page's event registers: queue number and consumer index; arming where
@@ -111,7 +145,8 @@ pub(crate) fn consumer(device: &mut Device, uar: u32, word: [u8; 4], arm: bool) 
     // What came since the driver looked last interrupts at once.
     if (eq.producer ^ eq.consumer) & 0xff_ffff != 0 {
         eq.armed = false;
-        device.interrupts.raise(eq.vector);
+        let vector = eq.vector;
+        interrupt(device, vector);
     } else {
         eq.armed = true;
     }

@@ -158,15 +158,16 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn run(link: LinkLayer, strict: bool, acts: Vec<Act>) {
+fn run(link: LinkLayer, strict: bool, adversary: Option<u64>, acts: Vec<Act>) {
     let mut driver = Driver::up(Config {
         link,
         strict,
+        adversary,
         ..Config::default()
     });
     let made = driver.objects();
     let good = good(&made);
-    for (time, act) in acts.into_iter().enumerate() {
+    for act in acts {
         match act {
             Act::Command {
                 opcode,
@@ -222,7 +223,7 @@ fn run(link: LinkLayer, strict: bool, acts: Vec<Act>) {
                 let _ = driver.memory.write(address, &bytes);
             }
         }
-        driver.device.tick(Duration::from_millis(7 * time as u64));
+        driver.wait(Duration::from_millis(7));
     }
     driver.again();
     driver.objects();
@@ -236,15 +237,15 @@ fn size_of_input(opcode: Opcode) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn on_an_infiniband_port(strict: bool, acts in prop::collection::vec(act(), 0..60)) {
-        run(LinkLayer::InfiniBand, strict, acts);
+    fn on_an_infiniband_port(strict: bool, adversary: Option<u64>, acts in prop::collection::vec(act(), 0..40)) {
+        run(LinkLayer::InfiniBand, strict, adversary, acts);
     }
 
     #[test]
-    fn on_an_ethernet_port(strict: bool, acts in prop::collection::vec(act(), 0..60)) {
-        run(LinkLayer::Ethernet, strict, acts);
+    fn on_an_ethernet_port(strict: bool, adversary: Option<u64>, acts in prop::collection::vec(act(), 0..40)) {
+        run(LinkLayer::Ethernet, strict, adversary, acts);
     }
 }

@@ -36,6 +36,7 @@ use std::time::Duration;
 use log::{debug, warn};
 use wqe_format::mlx5::firmware::{Delivery, EventType, Opcode};
 
+use crate::adversary::Freedom;
 use crate::device::Device;
 use crate::events;
 use crate::init_segment::{LOG_COMMAND_STRIDE, LOG_COMMANDS};
@@ -58,9 +59,14 @@ pub(crate) struct CommandQueue {
     taken: VecDeque<Taken>,
 }
 
+/// The longest time that an adversary keeps a command waiting.
+const WAIT: Duration = Duration::from_millis(3);
+
 /// A command taken.
 #[derive(Debug)]
 struct Taken {
+    /// When it is done: at once, but for an adversary.
+    due: Duration,
     slot: u8,
     address: u64,
     entry: Entry,
@@ -83,7 +89,9 @@ pub(crate) fn doorbell(device: &mut Device, slots: u32) {
         // A slot rung twice is taken once.
         let taken = device.commands.taken.iter().any(|other| other.slot == slot);
         if entry.owned_by_device() && !taken {
+            let wait = device.adversary.delay(Freedom::Command, WAIT);
             device.commands.taken.push_back(Taken {
+                due: device.now + wait,
                 slot,
                 address,
                 entry,
@@ -95,15 +103,30 @@ pub(crate) fn doorbell(device: &mut Device, slots: u32) {
 
 /// Commands that were taken are done; the answer is when to look again.
 pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
-    while let Some(taken) = device.commands.taken.pop_front() {
-        run(device, taken);
+    let now = device.now;
+    loop {
+        // A device that failed in the meantime leaves the rest.
+        if !device.segment.takes_commands() {
+            device.commands.taken.clear();
+        }
+        let taken = device.commands.taken.iter().enumerate();
+        let due = taken.filter(|(_, taken)| taken.due <= now);
+        let due: Vec<usize> = due.map(|(index, _)| index).collect();
+        let chosen = device.adversary.choose(Freedom::Command, due.len() as u64);
+        let Some(index) = due.get(chosen as usize) else {
+            break;
+        };
+        if let Some(taken) = device.commands.taken.remove(*index) {
+            run(device, taken);
+        }
     }
-    None
+    device.commands.taken.iter().map(|taken| taken.due).min()
 }
 
 /// Does one command and gives its slot back.
 fn run(device: &mut Device, taken: Taken) {
     let Taken {
+        due: _,
         slot,
         address,
         mut entry,

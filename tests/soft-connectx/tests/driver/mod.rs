@@ -6,6 +6,7 @@
 pub(crate) mod objects;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use soft_connectx::{Config, Device, GuestMemory, Interrupts, Ram};
 use wqe_format::mlx5::firmware::eq::{CreateEqIn, CreateEqOut};
@@ -39,6 +40,9 @@ pub(crate) struct Driver {
     pub(crate) device: Device,
     pub(crate) memory: Arc<Ram>,
     pub(crate) vectors: Vectors,
+    /// Whether commands may take their time, as with an adversary.
+    pub(crate) patient: bool,
+    now: Duration,
     free: u64,
     token: u8,
 }
@@ -48,11 +52,14 @@ impl Driver {
     pub(crate) fn new(config: Config) -> Driver {
         let memory = Arc::new(Ram::new(MEMORY));
         let vectors = Vectors::default();
+        let patient = config.adversary.is_some();
         let device = Device::new(config, memory.clone(), Box::new(vectors.clone()));
         let mut driver = Driver {
             device,
             memory,
             vectors,
+            patient,
+            now: Duration::ZERO,
             free: FREE,
             token: 1,
         };
@@ -204,7 +211,19 @@ impl Driver {
     pub(crate) fn ring(&mut self, slot: u8, entry: &Entry) -> u8 {
         self.put(slot, entry);
         self.device.bar_write(0x18, &(1u32 << slot).to_be_bytes());
+        for _ in 0..if self.patient { 100 } else { 0 } {
+            if self.delivery(slot) != 0xff {
+                break;
+            }
+            self.wait(Duration::from_micros(100));
+        }
         self.delivery(slot)
+    }
+
+    /// Lets time go by.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.device.tick(self.now);
     }
 
     pub(crate) fn delivery(&self, slot: u8) -> u8 {
