@@ -15,7 +15,7 @@ pub(crate) enum Freedom {
     Command,
     /// When the interrupt of an event comes.
     Interrupt,
-    /// How many doorbell pages there are.
+    /// How many doorbell pages there are, and whether a command needs pages of memory first.
     Pages,
     /// Whether a work request is fetched as the register or as the doorbell record says.
     Fetch,

@@ -50,6 +50,8 @@ pub(super) fn apply(adversary: &mut Adversary, general: &mut [u8], atomic: &mut 
         }
         Card::OldFirmware => old(adversary, &mut general),
     }
+    // The driver makes an event queue for requests of pages.
+    general.set_page_request_disable(false);
     // Big-endian for good, on a card of any kind.
     if adversary.happens(Freedom::Card, 3) {
         atomic.set_supported_atomic_req_8b_endianness_mode_1(false);

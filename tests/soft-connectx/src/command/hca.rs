@@ -10,7 +10,7 @@ use wqe_format::mlx5::firmware::pages::{
 };
 
 use super::refusal::{bad_operation, bad_parameter, bad_system, no_resources};
-use super::{Reply, done};
+use super::{Reply, done, starve};
 use crate::device::Device;
 use crate::pages;
 use crate::resources::Resources;
@@ -176,7 +176,10 @@ pub(super) fn manage_pages(device: &mut Device, input: &[u8]) -> Reply {
     let input = ManagePagesIn::new(input)?;
     let count = input.input_num_entries();
     match input.op_mod() {
-        CANNOT => done(),
+        CANNOT => {
+            starve::refused(device);
+            done()
+        }
         GIVE => {
             let pages: Vec<u64> = input.pas().take(count as usize).collect();
             if pages.len() != count as usize {

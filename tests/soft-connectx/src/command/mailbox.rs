@@ -3,7 +3,7 @@
 //! `mlx5_ifc_cmd_queue_entry_bits` of `mlx5_ifc.h`; `struct mlx5_cmd_layout` and
 //! `struct mlx5_cmd_prot_block` of the kernel's `device.h`.
 
-use wqe_format::mlx5::firmware::Delivery;
+use wqe_format::mlx5::firmware::{Delivery, Opcode};
 
 use crate::host::GuestMemory;
 
@@ -35,6 +35,14 @@ impl Entry {
 
     fn pointer(&self, at: usize) -> u64 {
         u64::from(self.dword(at)) << 32 | u64::from(self.dword(at + 4))
+    }
+
+    /// What is asked for, before the input is gathered.
+    pub(crate) fn opcode(&self) -> Opcode {
+        Opcode(u16::from_be_bytes([
+            self.bytes[INLINE],
+            self.bytes[INLINE + 1],
+        ]))
     }
 
     pub(crate) fn owned_by_device(&self) -> bool {

@@ -27,6 +27,7 @@ mod raw;
 mod refusal;
 mod register;
 mod srq;
+mod starve;
 mod steering;
 mod vport;
 
@@ -57,6 +58,8 @@ fn done() -> Reply {
 #[derive(Debug, Default)]
 pub(crate) struct CommandQueue {
     taken: VecDeque<Taken>,
+    /// Pages that the device wants before it does anything else.
+    hunger: Option<starve::Hunger>,
 }
 
 /// The longest time that an adversary keeps a command waiting.
@@ -90,6 +93,7 @@ pub(crate) fn doorbell(device: &mut Device, slots: u32) {
         let taken = device.commands.taken.iter().any(|other| other.slot == slot);
         if entry.owned_by_device() && !taken {
             let wait = device.adversary.delay(Freedom::Command, WAIT);
+            starve::perhaps(device, entry.opcode());
             device.commands.taken.push_back(Taken {
                 due: device.now + wait,
                 slot,
@@ -109,9 +113,13 @@ pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
         if !device.segment.takes_commands() {
             device.commands.taken.clear();
         }
-        let taken = device.commands.taken.iter().enumerate();
-        let due = taken.filter(|(_, taken)| taken.due <= now);
-        let due: Vec<usize> = due.map(|(index, _)| index).collect();
+        let mut due = Vec::new();
+        for index in 0..device.commands.taken.len() {
+            let taken = &device.commands.taken[index];
+            if taken.due <= now && starve::fed(device, taken.entry.opcode()) {
+                due.push(index);
+            }
+        }
         let chosen = device.adversary.choose(Freedom::Command, due.len() as u64);
         let Some(index) = due.get(chosen as usize) else {
             break;
@@ -120,7 +128,10 @@ pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
             run(device, taken);
         }
     }
-    device.commands.taken.iter().map(|taken| taken.due).min()
+    // What is due and still here waits for pages, which come by a command that rings.
+    let waiting = device.commands.taken.iter().map(|taken| taken.due);
+    let next = waiting.filter(|due| *due > now);
+    next.chain(starve::patience(device)).min()
 }
 
 /// Does one command and gives its slot back.

@@ -25,6 +25,7 @@ pub(crate) use srq::{Srq, SrqKind};
 pub(crate) use steering::{Dispatch, Rqt, Steering, Tir, Tis};
 pub(crate) use table::Table;
 
+use crate::adversary::{Adversary, Freedom};
 use crate::config::Config;
 
 /// All resources of the device.
@@ -49,9 +50,15 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    pub(crate) fn new(_config: &Config) -> Resources {
+    pub(crate) fn new(config: &Config) -> Resources {
+        // Few doorbell pages are as good as many, for software that asks whether there is one left.
+        let first = crate::uar::FIRST_USABLE;
+        let last = Adversary::new(config.adversary).pick(
+            Freedom::Pages,
+            [crate::uar::LAST_PAGE, first + 96, first + 48],
+        );
         Resources {
-            uars: Table::new(crate::uar::FIRST_USABLE, crate::uar::LAST_PAGE),
+            uars: Table::new(first, last),
             uctxs: Table::new(1, 1 << 10),
             umems: Table::new(1, 1 << 16),
             pds: Table::new(1, 1 << 20),

@@ -110,7 +110,13 @@ impl Driver {
         let mut query = command::<{ QueryPagesIn::SIZE }>(Opcode::QUERY_PAGES);
         QueryPagesIn::new(&mut query).unwrap().set_op_mod(op_mod);
         let reply = self.ok(&query, 16);
-        let pages = self.pages(QueryPagesOut::new(&reply).unwrap().num_pages() as usize);
+        let count = QueryPagesOut::new(&reply).unwrap().num_pages();
+        self.give(0, count as usize);
+    }
+
+    /// Gives some pages, by a slot of the command queue.
+    pub(crate) fn give(&mut self, slot: u8, count: usize) {
+        let pages = self.pages(count);
         let mut give = vec![0; ManagePagesIn::SIZE + 8 * pages.len()];
         let mut view = ManagePagesIn::new(&mut give[..]).unwrap();
         view.set_opcode(Opcode::MANAGE_PAGES.0).set_op_mod(1);
@@ -118,7 +124,9 @@ impl Driver {
         for (index, page) in pages.iter().enumerate() {
             view.set_pas(index, *page);
         }
-        self.ok(&give, 16);
+        let entry = self.entry(slot, &give, 16);
+        assert_eq!(self.ring(slot, &entry), 0, "delivery");
+        assert_eq!(self.output(slot, 16)[0], Status::OK.0);
     }
 
     /// An event queue of 64 entries for some events; its number and the address of its ring.

@@ -1,6 +1,5 @@
 //! Commands that make the objects of a loopback connection.
 
-use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::cq::{CreateCqIn, CreateCqOut};
 use wqe_format::mlx5::firmware::domain::{AllocPdOut, AllocXrcdOut};
 use wqe_format::mlx5::firmware::eq::{CreateEqIn, CreateEqOut};
@@ -9,6 +8,7 @@ use wqe_format::mlx5::firmware::qp::{CreateQpIn, CreateQpOut};
 use wqe_format::mlx5::firmware::qp_modify::{Init2rtrQpIn, Rst2initQpIn, Rtr2rtsQpIn};
 use wqe_format::mlx5::firmware::uar::AllocUarOut;
 use wqe_format::mlx5::firmware::xrc_srq::{CreateXrcSrqIn, CreateXrcSrqOut};
+use wqe_format::mlx5::firmware::{EventType, Opcode};
 
 use super::Driver;
 
@@ -64,8 +64,9 @@ macro_rules! with_page {
 
 pub(crate) fn eq(pages: Pages, uar: u32) -> Vec<u8> {
     with_page!(CreateEqIn, CREATE_EQ, pages.eq, |input| {
-        // Everything but completions, which a queue of their own takes.
-        input.set_event_bitmask(0, u64::MAX - 1);
+        // Everything but completions, for which no bit is needed, and requests of pages, which nobody would give.
+        let without = 1 | 1 << EventType::PAGE_REQUEST.0;
+        input.set_event_bitmask(0, !without);
         let mut context = input.eq_context_entry_mut();
         context.set_log_eq_size(LOG_SIZE).set_uar_page(uar);
     })
