@@ -28,3 +28,12 @@ pub(super) fn start(bytes: &mut [u8]) {
         caps.set_atomic_req_8b_endianness_mode(0);
     }
 }
+
+/// What is possible, with the byte order that the driver wants.
+pub(super) fn with_order_of(maximum: &[u8], wanted: &[u8]) -> Vec<u8> {
+    let mut bytes = maximum.to_vec();
+    if let (Ok(mut caps), Ok(wanted)) = (AtomicCaps::new(&mut bytes[..]), AtomicCaps::new(wanted)) {
+        caps.set_atomic_req_8b_endianness_mode(wanted.atomic_req_8b_endianness_mode());
+    }
+    bytes
+}

@@ -80,7 +80,13 @@ impl Caps {
         if let Some(field) = beyond(layout, maximum, wanted) {
             return Err(field);
         }
-        self.current.insert(kind, wanted.to_vec());
+        let mut put = wanted.to_vec();
+        if kind == CapType::ATOMIC {
+            // The byte order is all that can be chosen: the kernel's `handle_hca_cap_atomic` leaves the rest zero and
+            // finds the operations unchanged afterwards.
+            put = atomic::with_order_of(maximum, wanted);
+        }
+        self.current.insert(kind, put);
         Ok(())
     }
 
@@ -188,11 +194,15 @@ mod tests {
     fn atomics_are_big_endian_until_the_driver_wants_otherwise() {
         let mut caps = caps(LinkLayer::InfiniBand);
         assert!(!caps.atomics_in_host_order());
-        let mut wanted = caps.query(CapType::ATOMIC, true).unwrap().to_vec();
+        let before = caps.query(CapType::ATOMIC, true).unwrap().to_vec();
+        let mut wanted = vec![0; before.len()];
         AtomicCaps::new(&mut wanted[..])
             .unwrap()
             .set_atomic_req_8b_endianness_mode(1);
         assert_eq!(caps.set(CapType::ATOMIC, &wanted), Ok(()));
         assert!(caps.atomics_in_host_order());
+        let operations = |bytes: &[u8]| AtomicCaps::new(bytes).unwrap().atomic_operations();
+        let after = caps.query(CapType::ATOMIC, true).unwrap();
+        assert_eq!(operations(after), operations(&before));
     }
 }
