@@ -11,6 +11,9 @@ use crate::wire::{Global, Route};
 const MULTICAST_LID: u16 = 0xc000;
 const PERMISSIVE_LID: u16 = 0xffff;
 
+/// `MLX5_ROCE_VERSION_2` of Linux include/linux/mlx5/device.h.
+const ROCE_V2: u8 = 2;
+
 /// What a source address index stands for.
 struct Source {
     gid: [u8; 16],
@@ -21,11 +24,20 @@ struct Source {
 }
 
 fn source(device: &Device, index: u8) -> Source {
-    Source {
-        gid: device.port.gid(index.into()),
-        mac: device.config.mac(),
-        vlan: None,
-        is_v2: true,
+    let addresses = &device.port.nic.roce;
+    match (device.config.link, addresses.get(usize::from(index))) {
+        (LinkLayer::Ethernet, Some(address)) => Source {
+            gid: address.gid,
+            mac: address.mac,
+            vlan: address.vlan,
+            is_v2: address.version == ROCE_V2,
+        },
+        _ => Source {
+            gid: device.port.gid(index.into()),
+            mac: device.config.mac(),
+            vlan: None,
+            is_v2: true,
+        },
     }
 }
 
@@ -107,7 +119,13 @@ fn is_multicast(route: &Route) -> bool {
 fn is_own(device: &Device, route: &Route) -> bool {
     match route {
         Route::InfiniBand { dlid, .. } => *dlid == device.port.lid || *dlid == PERMISSIVE_LID,
-        Route::Ethernet { destination, .. } => *destination == device.config.mac(),
+        Route::Ethernet { destination, .. } => {
+            let addresses = &device.port.nic.roce;
+            *destination == device.config.mac()
+                || addresses
+                    .iter()
+                    .any(|it| it.mac == *destination && it.gid != [0; 16])
+        }
     }
 }
 
