@@ -119,6 +119,16 @@ impl Caps {
         self.general().log_max_eq_sz()
     }
 
+    /// What every driver does that can: see [`Caps::atomics_in_host_order`].
+    #[cfg(test)]
+    pub(crate) fn ask_for_host_order(&mut self) {
+        let mut wanted = self.maximum[&CapType::ATOMIC].clone();
+        if let Ok(mut caps) = AtomicCaps::new(&mut wanted[..]) {
+            caps.set_atomic_req_8b_endianness_mode(atomic::HOST_ORDER);
+        }
+        assert_eq!(self.set(CapType::ATOMIC, &wanted), Ok(()));
+    }
+
     /// Whether replies to atomic operations of 8 bytes come in the host's byte order, not in the wire's.
     pub(crate) fn atomics_in_host_order(&self) -> bool {
         let caps = AtomicCaps::new(&self.current[&CapType::ATOMIC][..]);

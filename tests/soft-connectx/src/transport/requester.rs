@@ -459,7 +459,6 @@ pub(super) fn answered(device: &mut Device, qpn: u32, packet: &Packet) {
             }
         },
         (op::ATOMIC_ACKNOWLEDGE, _) => {
-            // The value is in the order of the processor it goes to, unless the device answers big-endian.
             let old = packet.extended.atomic_ack.unwrap_or_default();
             returned(device, qpn, psn, &old.to_le_bytes(), true);
         }
@@ -553,8 +552,15 @@ fn returned(device: &mut Device, qpn: u32, psn: u32, bytes: &[u8], is_atomic: bo
         return;
     }
     let width = request.operands.map_or(8, |it| it.width);
+    let mut wire_order = [0; 8];
+    if let Ok(value) = <[u8; 8]>::try_from(bytes) {
+        wire_order = value;
+        wire_order.reverse();
+    }
     let bytes = match (is_atomic, width) {
         (true, 4) => bytes.get(..4).unwrap_or_default(),
+        // The value is in the order of the processor it goes to, once the driver has asked for that.
+        (true, _) if !device.caps.atomics_in_host_order() => &wire_order[..],
         _ => bytes,
     };
     let offset = u64::from(flight.got) * u64::from(qp.mtu);

@@ -4,6 +4,7 @@ use wqe_format::mlx5::{AtomicSegment, DatagramSegment, XrcSegment};
 use zerocopy::byteorder::big_endian::U16;
 
 use super::*;
+use crate::caps::Caps;
 
 #[test]
 fn messages_are_cut_and_put_together() {
@@ -67,6 +68,20 @@ fn atomics_happen_once_each() {
     }
     assert_eq!(bench.bytes(0x6000, 8), 42u64.to_le_bytes());
     assert_eq!(bench.bytes(0x5000, 8), 7u64.to_le_bytes());
+}
+
+#[test]
+fn atomics_come_in_the_wires_order_until_the_driver_asks() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    bench.device.caps = Caps::new(&bench.device.config);
+    bench.ram.write(0x5000, &40u64.to_le_bytes()).unwrap();
+    let (to, back) = (remote(0x5000), data(0x6000, 8));
+    let add = AtomicSegment::fetch_add(2);
+    let parts = [to.as_bytes(), add.as_bytes(), back.as_bytes()];
+    bench.post(0x41, Opcode::ATOMIC_FA, 0, &parts);
+    bench.done(0x41, CqeOpcode::REQ);
+    assert_eq!(bench.bytes(0x6000, 8), 40u64.to_be_bytes());
+    assert_eq!(bench.bytes(0x5000, 8), 42u64.to_le_bytes());
 }
 
 /// A thousand requests of one to four basic blocks in a ring of 16: the 17th, and all later turns.

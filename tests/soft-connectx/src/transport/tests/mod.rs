@@ -85,6 +85,7 @@ impl Bench {
             ..Config::default()
         };
         let mut device = Device::new(config, ram.clone(), Box::new(Silent));
+        device.caps.ask_for_host_order();
         device.resources.uars.insert(UAR, Uar { uid: 0 });
         let all = key(0, 0x1f, (0, 0), Vec::new());
         device.resources.mkeys.insert(KEY >> 8, all);
