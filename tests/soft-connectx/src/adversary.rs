@@ -76,13 +76,13 @@ impl Adversary {
         Duration::from_nanos(self.choose(freedom, nanoseconds))
     }
 
-    /// Puts things into any order; leaves them without an adversary.
-    pub(crate) fn shuffle<T>(&mut self, freedom: Freedom, things: &mut [T]) {
-        if !self.is_there() {
-            return;
-        }
+    /// Puts things into any order, which `salt` and the seed say; leaves them without an adversary.
+    pub(crate) fn shuffle_by<T>(&self, freedom: Freedom, salt: u64, things: &mut [T]) {
+        let Some(seed) = self.seed else { return };
+        let stream = mix(seed ^ mix(freedom as u64 + 1)) ^ mix(salt);
         for last in (1..things.len()).rev() {
-            things.swap(last, self.choose(freedom, last as u64 + 1) as usize);
+            let chosen = mix(stream.wrapping_add(last as u64)) % (last as u64 + 1);
+            things.swap(last, chosen as usize);
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     fn without_a_seed_everything_is_simple() {
         let mut nobody = Adversary::new(None);
         let mut things = [1, 2, 3];
-        nobody.shuffle(Freedom::Order, &mut things);
+        nobody.shuffle_by(Freedom::Order, 1, &mut things);
         assert_eq!(things, [1, 2, 3]);
         assert_eq!(nobody.choose(Freedom::Card, 9), 0);
         assert_eq!(nobody.pick(Freedom::Card, ["first", "second"]), "first");
@@ -136,9 +136,9 @@ mod tests {
         let mut adversary = Adversary::new(Some(1));
         let mut orders = std::collections::BTreeSet::new();
         let mut delays = (false, false);
-        for _ in 0..200 {
+        for salt in 0..200 {
             let mut things = [1, 2, 3];
-            adversary.shuffle(Freedom::Order, &mut things);
+            adversary.shuffle_by(Freedom::Order, salt, &mut things);
             orders.insert(things);
             let delay = adversary.delay(Freedom::Command, Duration::from_millis(5));
             assert!(delay < Duration::from_millis(5));

@@ -6,6 +6,7 @@
 mod klm;
 pub(crate) mod umr;
 
+use crate::adversary::Freedom;
 use crate::command::hca::RESERVED_LKEY;
 use crate::device::Device;
 use crate::resources::{AccessMode, Mkey, Resources};
@@ -273,12 +274,35 @@ pub(crate) fn write(
 ) -> Result<(), Fault> {
     let len = from.len() as u64;
     let mut rest = from;
+    let mut parts = Vec::new();
     for (iova, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
         let (part, after) = rest.split_at_checked(len).ok_or(Fault::Translation)?;
-        device.memory.write(iova, part).map_err(|_| Fault::Dma)?;
+        parts.push((iova, part));
         rest = after;
     }
+    if device.adversary.is_there() {
+        parts = parts.into_iter().flat_map(lines).collect();
+        device.adversary.shuffle_by(Freedom::Order, va, &mut parts);
+    }
+    for (iova, part) in parts {
+        device.memory.write(iova, part).map_err(|_| Fault::Dma)?;
+    }
     Ok(())
+}
+
+/// The cache lines of a piece, of which each is written as a whole, in any order.
+fn lines((iova, mut rest): (u64, &[u8])) -> Vec<(u64, &[u8])> {
+    const LINE: u64 = 64;
+    let mut lines = Vec::new();
+    let mut at = iova;
+    while !rest.is_empty() {
+        let room = (LINE - at % LINE) as usize;
+        let (line, after) = rest.split_at(room.min(rest.len()));
+        lines.push((at, line));
+        at = at.wrapping_add(line.len() as u64);
+        rest = after;
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! Translation by every kind of key, and what is refused.
 
+use std::sync::{Arc, Mutex};
+
 use super::*;
 use crate::bits::set;
+use crate::{Config, DmaFault, GuestMemory, Interrupts, Ram};
 
 const PD: u32 = 7;
 
@@ -193,4 +196,60 @@ fn patterns_repeat() {
     assert_eq!(found, Ok(expected));
     let beyond = pieces(&resources, &who(), range(2, 0, 19), Right::LocalRead);
     assert_eq!(beyond, Err(Fault::Bounds));
+}
+
+/// Memory that remembers in which order it was written.
+struct Watched {
+    ram: Ram,
+    writes: Mutex<Vec<(u64, usize)>>,
+}
+
+impl GuestMemory for Watched {
+    fn read(&self, iova: u64, to: &mut [u8]) -> Result<(), DmaFault> {
+        self.ram.read(iova, to)
+    }
+
+    fn write(&self, iova: u64, from: &[u8]) -> Result<(), DmaFault> {
+        self.writes.lock().unwrap().push((iova, from.len()));
+        self.ram.write(iova, from)
+    }
+}
+
+/// An adversary's payload comes line by line in any order, and is whole all the same.
+#[test]
+fn payload_in_any_order_is_whole() {
+    struct Silent;
+    impl Interrupts for Silent {
+        fn raise(&self, _: u16) {}
+    }
+    let sent: Vec<u8> = (0..1000).map(|index| (index % 251) as u8).collect();
+    for adversary in [None, Some(5)] {
+        let memory = Arc::new(Watched {
+            ram: Ram::new(1 << 16),
+            writes: Mutex::default(),
+        });
+        let config = Config {
+            adversary,
+            ..Config::default()
+        };
+        let mut device = Device::new(config, memory.clone(), Box::new(Silent));
+        let list = entries(&[0x3003, 0x1003]);
+        let key = Mkey::new(0, context(1, 0x7000_0f00, 0x1000), list);
+        device.resources.mkeys.insert(1, key);
+        let place = (0x142, 0x7000_0f00);
+        write(&device, &who(), place, Right::RemoteWrite, &sent).unwrap();
+
+        let mut found = vec![0; 1000];
+        read(&device, &who(), place, Right::LocalRead, &mut found).unwrap();
+        assert_eq!(found, sent);
+        let writes = memory.writes.lock().unwrap().clone();
+        match adversary {
+            None => assert_eq!(writes, [(0x3f00, 0x100), (0x1000, 1000 - 0x100)]),
+            Some(_) => {
+                assert_eq!(writes.len(), 16);
+                assert!(writes.iter().all(|(at, len)| at % 64 + *len as u64 <= 64));
+                assert!(!writes.is_sorted(), "{writes:x?}");
+            }
+        }
+    }
 }
