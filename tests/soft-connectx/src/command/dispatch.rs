@@ -5,8 +5,8 @@ use wqe_format::mlx5::firmware::Opcode;
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
-    Reply, counter, cq, domains, done, eq, hca, mad, mkey, nic_vport, owner, qp, qp_modify, raw,
-    register, srq, steering, vport,
+    Reply, counter, cq, domains, done, eq, flow, hca, mad, mkey, nic_vport, owner, qp, qp_modify,
+    raw, register, srq, steering, vport,
 };
 use crate::device::Device;
 
@@ -140,6 +140,18 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::MODIFY_NIC_VPORT_CONTEXT => nic_vport::modify,
         Opcode::SET_ROCE_ADDRESS => nic_vport::set_roce_address,
         Opcode::QUERY_ROCE_ADDRESS => nic_vport::query_roce_address,
+        Opcode::CREATE_FLOW_TABLE => flow::create_table,
+        Opcode::MODIFY_FLOW_TABLE => flow::modify_table,
+        Opcode::DESTROY_FLOW_TABLE => flow::destroy_table,
+        Opcode::SET_FLOW_TABLE_ROOT => flow::set_root,
+        Opcode::CREATE_FLOW_GROUP => flow::create_group,
+        Opcode::DESTROY_FLOW_GROUP => flow::destroy_group,
+        Opcode::SET_FLOW_TABLE_ENTRY => flow::set_entry,
+        Opcode::QUERY_FLOW_TABLE_ENTRY => flow::query_entry,
+        Opcode::DELETE_FLOW_TABLE_ENTRY => flow::delete_entry,
+        Opcode::ALLOC_FLOW_COUNTER => flow::alloc_counter,
+        Opcode::DEALLOC_FLOW_COUNTER => flow::dealloc_counter,
+        Opcode::QUERY_FLOW_COUNTER => flow::query_counter,
         _ => return None,
     })
 }

@@ -15,6 +15,7 @@ mod cq;
 mod dispatch;
 mod domains;
 mod eq;
+mod flow;
 pub(crate) mod hca;
 mod mad;
 mod mailbox;

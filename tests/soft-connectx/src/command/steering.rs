@@ -156,6 +156,9 @@ pub(super) fn modify_tir(device: &mut Device, input: &[u8]) -> Reply {
 pub(super) fn destroy_tir(device: &mut Device, input: &[u8]) -> Reply {
     let number = DestroyTirIn::new(input)?.tirn();
     tir(device, input, number)?;
+    if device.resources.flow.reaches_tir(number) {
+        return Err(busy("packets are steered to the TIR"));
+    }
     device.resources.steering.tirs.remove(number);
     done()
 }

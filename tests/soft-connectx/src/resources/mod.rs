@@ -9,6 +9,7 @@ pub(crate) mod buffer;
 mod cq;
 mod domains;
 mod eq;
+pub(crate) mod flow;
 mod mkey;
 mod qp;
 mod srq;
@@ -19,6 +20,7 @@ pub(crate) use buffer::{Buffer, Ring};
 pub(crate) use cq::Cq;
 pub(crate) use domains::{Counter, Pd, TransportDomain, Uar, Uctx, Umem, Xrcd};
 pub(crate) use eq::Eq;
+pub(crate) use flow::{Destination, Flow, FlowCounter, FlowEntry, FlowGroup, FlowTable};
 pub(crate) use mkey::{AccessMode, Mkey};
 pub(crate) use qp::{Path, Qp, QpKind, QpState, Receive, RequesterLimits, Rights, Send};
 pub(crate) use srq::{Srq, SrqKind};
@@ -45,6 +47,7 @@ pub(crate) struct Resources {
     /// SRQs, RMPs and XRC SRQs share numbers.
     pub(crate) srqs: Table<Srq>,
     pub(crate) steering: Steering,
+    pub(crate) flow: Flow,
     /// By index: the key without its lowest byte.
     pub(crate) mkeys: Table<Mkey>,
 }
@@ -71,6 +74,7 @@ impl Resources {
             qps: Table::new(0x40, 0x40 + (1 << 17)),
             srqs: Table::new(0x100, 0x100 + (1 << 16)),
             steering: Steering::new(),
+            flow: Flow::new(),
             mkeys: Table::new(0x10, 0x10 + (1 << 22)),
         }
     }
