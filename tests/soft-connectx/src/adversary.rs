@@ -17,15 +17,13 @@ pub(crate) enum Freedom {
     Interrupt,
     /// How many doorbell pages there are, and whether a command needs pages of memory first.
     Pages,
-    /// Whether a work request is fetched as the register or as the doorbell record says.
-    Fetch,
     /// How many receive requests are fetched before their packets are there.
     Prefetch,
     /// In which order the pieces of a payload are written.
     Order,
 }
 
-const FREEDOMS: usize = 7;
+const FREEDOMS: usize = 6;
 
 /// Who chooses; without a seed, always the first of what there is.
 #[derive(Clone, Debug)]

@@ -56,6 +56,8 @@ pub(crate) struct QpData {
     responder: Responder,
     /// Receive requests taken from the own ring, counted over and over.
     received: u16,
+    /// Those behind them that were fetched already.
+    prefetched: VecDeque<Vec<u8>>,
     /// Of a DC target: one responder for each initiator.
     initiators: BTreeMap<Initiator, Responder>,
 }

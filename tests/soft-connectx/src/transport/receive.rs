@@ -4,6 +4,7 @@ use wqe_format::mlx5::{RecvSignatureSegment, SrqNextSegment, request::scatter_li
 
 use wqe_format::mlx5::firmware::EventType;
 
+use crate::adversary::Freedom;
 use crate::completion::cqe::Owner;
 use crate::device::Device;
 use crate::events;
@@ -135,6 +136,10 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
             } else {
                 0
             };
+            let bytes = match qp.data.prefetched.front() {
+                Some(bytes) => bytes.clone(),
+                None => slot(device, ring, taken)?,
+            };
             let it = Taken {
                 cqn: *cqn,
                 owner: Owner {
@@ -142,13 +147,41 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
                     ..owner
                 },
                 who,
-                list: list(&slot(device, ring, taken)?, skip),
+                list: list(&bytes, skip),
             };
             let qp = device.resources.qps.get_mut(qpn).ok_or(Nothing::Broken)?;
             qp.data.received = taken.wrapping_add(1);
+            qp.data.prefetched.pop_front();
+            prefetch(device, qpn);
             Ok(it)
         }
         (None, Receive::None) => Err(Nothing::Broken),
+    }
+}
+
+/// Perhaps fetches requests that are posted, long before their packets come.
+fn prefetch(device: &mut Device, qpn: u32) {
+    const MOST: u64 = 8;
+    let wanted = device.adversary.choose(Freedom::Prefetch, MOST + 1);
+    loop {
+        let Some(qp) = device.resources.qps.get(qpn) else {
+            return;
+        };
+        let Receive::Ring { ring, .. } = &qp.receive else {
+            return;
+        };
+        let ahead = qp.data.prefetched.len() as u16;
+        let index = qp.data.received.wrapping_add(ahead);
+        let posted = counter(device, qp.dbr).unwrap_or(index);
+        if u64::from(ahead) >= wanted || posted == index {
+            return;
+        }
+        let Ok(bytes) = slot(device, ring, index) else {
+            return;
+        };
+        if let Some(qp) = device.resources.qps.get_mut(qpn) {
+            qp.data.prefetched.push_back(bytes);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use wqe_format::mlx5::{AtomicSegment, DatagramSegment, XrcSegment};
 use zerocopy::byteorder::big_endian::U16;
 
 use super::*;
+use crate::adversary::Adversary;
 use crate::caps::Caps;
 
 #[test]
@@ -82,6 +83,36 @@ fn atomics_come_in_the_wires_order_until_the_driver_asks() {
     bench.done(0x41, CqeOpcode::REQ);
     assert_eq!(bench.bytes(0x6000, 8), 40u64.to_be_bytes());
     assert_eq!(bench.bytes(0x5000, 8), 42u64.to_le_bytes());
+}
+
+/// Software that changes a request after it was posted gets what it was posted as, if it was fetched early.
+#[test]
+fn an_adversary_fetches_receive_requests_early() {
+    let mut early = 0;
+    for seed in 0..20 {
+        let mut bench = Bench::pair(QpKind::Rc);
+        bench.device.adversary = Adversary::new(Some(seed));
+        let sent = bench.fill(0x1000, 64);
+        for turn in 0..4 {
+            bench.post_receive(0x42, &[data(0x5000 + turn * 0x100, 64)]);
+        }
+        for turn in 0..4 {
+            bench.post(0x41, Opcode::SEND, 0, &[data(0x1000, 64).as_bytes()]);
+            bench.done(0x41, CqeOpcode::REQ);
+            bench.done(0x42, CqeOpcode::RESP_SEND);
+            if turn == 0 {
+                // The second, elsewhere.
+                let moved = data(0x9000, 64);
+                let slot = Bench::place(0x42) + 0x4000 + 32;
+                bench.ram.write(slot, moved.as_bytes()).unwrap();
+            }
+        }
+        let (posted, moved) = (bench.bytes(0x5100, 64), bench.bytes(0x9000, 64));
+        assert!((posted == sent) != (moved == sent), "seed {seed}");
+        early += u32::from(posted == sent);
+        assert_eq!(bench.bytes(0x5300, 64), sent);
+    }
+    assert!((5..20).contains(&early), "{early}");
 }
 
 /// A thousand requests of one to four basic blocks in a ring of 16: the 17th, and all later turns.

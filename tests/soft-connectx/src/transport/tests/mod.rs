@@ -103,7 +103,7 @@ impl Bench {
     }
 
     /// Memory of a queue: 1 MiB each from 8 MiB on for rings, records below.
-    fn place(number: u32) -> u64 {
+    pub(super) fn place(number: u32) -> u64 {
         0x80_0000 + u64::from(number & 0x3f) * 0x2_0000
     }
 
