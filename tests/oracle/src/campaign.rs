@@ -189,7 +189,6 @@ pub fn record(witness: &dyn Maker, libmlx5: &str, directory: &Path, wqes: u64) -
     let mut rng = StdRng::seed_from_u64(seed);
     let arena = Arena::new(seed)?;
     for service in Service::ALL {
-        let mut coverage = Coverage::new(&[service], &extra(&[service]));
         let asked = QpSpec {
             send_wr: 6,
             send_sge: 6,
@@ -202,7 +201,15 @@ pub fn record(witness: &dyn Maker, libmlx5: &str, directory: &Path, wqes: u64) -
         let mut theirs = witness.make(&asked, &crate::subject::Nothing)?;
         let spec = theirs.spec();
         let ring = (theirs.memory().ring.len() / BLOCK) as u32;
-        let script = script(&mut rng, &arena, spec, ring, wqes, 0, &mut coverage);
+        // The first that has every kind.
+        let script = loop {
+            let mut coverage = Coverage::new(&[service], &extra(&[service]));
+            let script = script(&mut rng, &arena, spec, ring, wqes, 0, &mut coverage);
+            let has = golden::kinds_of(&script);
+            if golden::kinds(service).all(|kind| has.contains(&kind)) {
+                break script;
+            }
+        };
         let none = Tracing { one_of: 0 };
         let truth = Two {
             one: pass::run(&mut *theirs, &script, POISONS[0], none)?,

@@ -38,6 +38,7 @@ pub fn extra(services: &[Service]) -> Vec<&'static str> {
     let mut extra = EXTRA.to_vec();
     if has_any(&[Service::Direct]) {
         extra.extend(KeyCall::WHATS);
+        extra.extend(["canceled: none", "canceled: one", "canceled: several"]);
     } else {
         extra.retain(|name| !name.starts_with("refused: key"));
     }
@@ -109,6 +110,11 @@ impl<'a> Generator<'a> {
             pending: None,
             next_id: 1,
         }
+    }
+
+    /// What it draws from.
+    pub fn rng(&mut self) -> &mut StdRng {
+        self.rng
     }
 
     fn any_api(&mut self) -> Api {

@@ -1,5 +1,6 @@
 //! The golden corpus: runs recorded from libmlx5, so that the encoders are proved where no libmlx5 is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -7,12 +8,13 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::c::device::QpSpec;
-use crate::call::{Arena, Outcome};
+use crate::call::{Arena, Outcome, Service, Wr};
 use crate::campaign::POISONS;
 use crate::compare::{Findings, Two, compare};
 use crate::native::NativeSubject;
 use crate::pass::{self, Left, Pass, Posted, Tracing};
-use crate::script::{Script, Step};
+use crate::ring::BLOCK;
+use crate::script::{Posting, Script, Step};
 use crate::subject::{Completion, Polling, Subject as _};
 
 /// A recorded run: the first line of a file. The others are [`Recorded`], one a step.
@@ -44,6 +46,10 @@ enum Kept {
         record: [u32; 2],
         /// Which half, and its bytes as far as there are any.
         register: Option<(usize, String)>,
+    },
+    Canceled {
+        count: i32,
+        bytes: String,
     },
     Completed(Option<Completion>),
 }
@@ -111,6 +117,13 @@ pub fn write(
                     _ => None,
                 },
             },
+            (Left::Canceled(count, one), Left::Canceled(_, other)) => Kept::Canceled {
+                count: *count,
+                bytes: to_text(
+                    &truth.one.bytes[one.clone()],
+                    &truth.other.bytes[other.clone()],
+                ),
+            },
             (Left::Completed(completion), _) => Kept::Completed(*completion),
             _ => continue,
         };
@@ -118,6 +131,38 @@ pub fn write(
         text.push('\n');
     }
     Ok(fs::write(file, text)?)
+}
+
+/// The kind of a step that cancels.
+const CANCEL: &str = "cancel";
+
+/// Operations of a service, by each of its interfaces, and canceling where it has that.
+pub fn kinds(service: Service) -> impl Iterator<Item = String> {
+    let apis = service.interfaces().iter();
+    let operations = apis.flat_map(move |api| {
+        let opcodes = service.opcodes().iter();
+        opcodes.map(move |opcode| format!("{api:?} {opcode:?}"))
+    });
+    let cancel = (service == Service::Direct).then(|| CANCEL.to_owned());
+    operations.chain(cancel)
+}
+
+fn posting_kinds(posting: &Posting) -> Vec<String> {
+    let api = posting.post.api;
+    let kind = |wr: &Wr| format!("{api:?} {:?}", wr.opcode);
+    posting.post.wrs.iter().map(kind).collect()
+}
+
+/// The kinds that a script has.
+pub fn kinds_of(script: &Script) -> BTreeSet<String> {
+    let kinds = script.steps.iter().flat_map(|step| match step {
+        Step::Post(posting) if posting.mistake.is_none() && !posting.post.aborts => {
+            posting_kinds(posting)
+        }
+        Step::Cancel(step) if step.count > 0 => vec![CANCEL.to_owned()],
+        _ => Vec::new(),
+    });
+    kinds.collect()
 }
 
 /// A recorded run, as if libmlx5 had just done it.
@@ -153,6 +198,11 @@ impl Golden {
                 pass.name = "libmlx5";
                 let left = match &recorded.left {
                     Kept::Completed(completion) => Left::Completed(*completion),
+                    Kept::Canceled { count, bytes } => {
+                        let at = pass.bytes.len();
+                        pass.bytes.extend(of_text(bytes, poison)?);
+                        Left::Canceled(*count, at..pass.bytes.len())
+                    }
                     Kept::Posted {
                         outcome,
                         bytes,
@@ -211,6 +261,47 @@ impl Golden {
             one: run(POISONS[0])?,
             other: run(POISONS[1])?,
         })
+    }
+
+    /// For each operation by each interface, and for canceling: places in our bytes (one in eight) that libmlx5 writes in the
+    /// first work request of the kind.
+    pub fn places(&self, ours: &Two) -> BTreeMap<String, Vec<usize>> {
+        let mut places = BTreeMap::new();
+        let passes = self.truth.one.steps.iter().zip(&ours.one.steps);
+        for (step, lefts) in self.script.steps.iter().zip(passes) {
+            let (kinds, wqes, theirs, ours) = match (step, lefts) {
+                (Step::Post(posting), (Left::Posted(theirs), Left::Posted(ours)))
+                    if posting.mistake.is_none() =>
+                {
+                    (
+                        posting_kinds(posting),
+                        &posting.wqes,
+                        &theirs.bytes,
+                        &ours.bytes,
+                    )
+                }
+                (Step::Cancel(step), (Left::Canceled(_, theirs), Left::Canceled(_, ours))) => {
+                    (vec![CANCEL.to_owned()], &step.wqes, theirs, ours)
+                }
+                _ => continue,
+            };
+            for (kind, (first, units)) in kinds.into_iter().zip(wqes) {
+                let start = (first - wqes[0].0) as usize * BLOCK;
+                let written = (start..start + *units as usize * 16).filter(|at| {
+                    let at = theirs.start + at;
+                    self.truth.one.bytes[at] == self.truth.other.bytes[at]
+                });
+                let written = written.filter(|at| at % BLOCK < 12 || at % BLOCK >= 16);
+                let kept = written.step_by(8).map(|at| ours.start + at);
+                places.entry(kind).or_insert_with(|| kept.collect());
+            }
+        }
+        places
+    }
+
+    /// What its service has: see [`kinds`].
+    pub fn kinds(&self) -> impl Iterator<Item = String> {
+        kinds(self.header.spec.service)
     }
 
     /// Compares.

@@ -498,6 +498,11 @@ impl Subject for NativeSubject {
         }
     }
 
+    fn cancel(&mut self, next: u16, id: u64) -> i32 {
+        // SAFETY: there is no device.
+        unsafe { self.ours.send.cancel(next, id) as i32 }
+    }
+
     fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion> {
         let cqe = requester(&self.memory, counter, opcode);
         self.write(&[], cqe);

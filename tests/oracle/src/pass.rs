@@ -25,6 +25,8 @@ pub mod watched {
 pub enum Left {
     /// A posting call.
     Posted(Posted),
+    /// Canceling: what it returned, and the WQEs, in [`Pass::bytes`].
+    Canceled(i32, Range<usize>),
     /// A completion; `None` if none was found.
     Completed(Option<Completion>),
 }
@@ -121,6 +123,18 @@ pub fn run(
                 pass.steps.push(Left::Completed(completion));
                 continue;
             }
+            Step::Cancel(step) => {
+                let count = subject.cancel(step.next, step.id);
+                let at = pass.bytes.len();
+                let ring = memory.ring.copy();
+                for block in step.start..step.end {
+                    let place = (block % blocks) as usize;
+                    pass.bytes
+                        .extend_from_slice(&ring[place * BLOCK..][..BLOCK]);
+                }
+                pass.steps.push(Left::Canceled(count, at..pass.bytes.len()));
+                continue;
+            }
             Step::Post(posting) => posting,
         };
         memory.ring.fill(poison);
@@ -184,19 +198,28 @@ pub fn run(
     // The queue pair's number is each implementation's own; everything else must be equal.
     let mut state = memory.copy_state;
     for (step, left) in script.steps.iter().zip(&pass.steps) {
-        if let (Step::Post(posting), Left::Posted(posted)) = (step, left) {
-            for (start, _) in &posting.wqes {
-                let at = posted.bytes.start + (start - posting.start) as usize * BLOCK;
-                let wqe = &mut pass.bytes[at..posted.bytes.end];
-                take_off_number(wqe, memory.qpn);
-                take_off_address(wqe, memory.mac);
-                take_off_state(wqe, &mut state);
+        let (start, wqes, bytes) = match (step, left) {
+            (Step::Post(posting), Left::Posted(posted)) => {
+                (posting.start, &posting.wqes, &posted.bytes)
             }
-            if let Some((_, range)) = &posted.register {
-                take_off_number(&mut pass.bytes[range.clone()], memory.qpn);
-                take_off_address(&mut pass.bytes[range.clone()], memory.mac);
-                take_off_state(&mut pass.bytes[range.clone()], &mut state);
-            }
+            (Step::Cancel(step), Left::Canceled(_, bytes)) => (step.start, &step.wqes, bytes),
+            _ => continue,
+        };
+        for (first, _) in wqes {
+            let at = bytes.start + (first - start) as usize * BLOCK;
+            let wqe = &mut pass.bytes[at..bytes.end];
+            take_off_number(wqe, memory.qpn);
+            take_off_address(wqe, memory.mac);
+            take_off_state(wqe, &mut state);
+        }
+        if let Left::Posted(Posted {
+            register: Some((_, range)),
+            ..
+        }) = left
+        {
+            take_off_number(&mut pass.bytes[range.clone()], memory.qpn);
+            take_off_address(&mut pass.bytes[range.clone()], memory.mac);
+            take_off_state(&mut pass.bytes[range.clone()], &mut state);
         }
     }
     Ok(pass)
@@ -225,7 +248,10 @@ fn take_off_address(wqe: &mut [u8], mac: [u8; 6]) {
 /// Key and address of the memory in which a copy keeps its state are each domain's own, and the same in every copy: bytes
 /// 20 to 31. Work requests that the program built (their opcode's modifier is any) have what it said.
 fn take_off_state(wqe: &mut [u8], state: &mut Option<[u8; 12]>) {
-    if wqe[0] != 1 || wqe[3] != 0x2f || wqe[7] != 4 || wqe.len() < 64 {
+    let is_copy = wqe[0] == 1 && wqe[3] == 0x2f;
+    // Canceled: known by the state itself.
+    let is_nop = wqe[0] == 0 && wqe[3] == 0 && state.is_some();
+    if !(is_copy || is_nop) || wqe[7] != 4 || wqe.len() < 64 {
         return;
     }
     let mut found = [0; 12];

@@ -1,5 +1,6 @@
 //! A run of one queue pair as steps, made before anything is carried out, so that every implementation does the same.
 
+use rand::Rng;
 use rand::rngs::StdRng;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ use crate::shape::{Cell, blocks, inline_header, units};
 pub enum Step {
     /// A posting call.
     Post(Posting),
+    /// What the device has not begun is canceled.
+    Cancel(Canceling),
     /// The device completes everything posted so far.
     Complete {
         /// First block of the last WQE.
@@ -24,6 +27,23 @@ pub enum Step {
         /// The same by the device's number.
         device: u8,
     },
+}
+
+/// Canceling among the work requests of the call before.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Canceling {
+    /// Of work requests with this number.
+    pub id: u64,
+    /// The first block that the device has not executed.
+    pub next: u16,
+    /// How many there are.
+    pub count: u32,
+    /// Blocks posted before the call.
+    pub start: u32,
+    /// Blocks posted after it.
+    pub end: u32,
+    /// Its WQEs, as in [`Posting`].
+    pub wqes: Vec<(u32, u32)>,
 }
 
 /// A posting call and where it must end up.
@@ -73,6 +93,37 @@ fn note_list(coverage: &mut Coverage, len: usize) {
         16 => "list of 16",
         _ => "list of 17 or more",
     });
+}
+
+/// Chooses what to cancel of a call. All of its numbers may become one. (Where the WQEs go over the end of the ring, libmlx5
+/// looks at a word behind its own array for the next one, so such are left to the core's own tests.)
+fn canceling(
+    rng: &mut StdRng,
+    post: &mut crate::call::Post,
+    [start, end]: [u32; 2],
+    wqes: &[(u32, u32)],
+    ring: u32,
+) -> Option<Canceling> {
+    let (last, _) = *wqes.last()?;
+    let first = rng.random_range(0..wqes.len());
+    let (next, _) = wqes[first];
+    if next % ring > last % ring {
+        return None;
+    }
+    if rng.random() {
+        let id = post.wrs[0].id;
+        post.wrs.iter_mut().for_each(|wr| wr.id = id);
+    }
+    let id = post.wrs[rng.random_range(0..post.wrs.len())].id;
+    let hit = post.wrs[first..].iter().filter(|wr| wr.id == id);
+    Some(Canceling {
+        id,
+        next: next as u16,
+        count: hit.count() as u32,
+        start,
+        end,
+        wqes: wqes.to_vec(),
+    })
 }
 
 /// Makes a run of about `wqes` WQEs, and of `least` blocks at least, on a queue pair with a ring of `ring` blocks.
@@ -185,6 +236,27 @@ pub fn script(
         }
         outstanding += posts as u32;
         script.wqes += posts as u64;
+        let cancels = spec.service == Service::Direct && posts > 0 && made.mistake.is_none();
+        let canceled = if cancels && generator.rng().random_ratio(1, 16) {
+            let blocks = [start, position];
+            canceling(generator.rng(), &mut made.post, blocks, &sizes, ring)
+        } else {
+            None
+        };
+        if let Some(canceled) = &canceled {
+            coverage.note(match canceled.count {
+                0 => "canceled: none",
+                1 => "canceled: one",
+                _ => "canceled: several",
+            });
+            if let (Some(last), Some(wr)) = (&mut last, made.post.wrs.last())
+                && canceled.count > 0
+                && wr.id == canceled.id
+            {
+                // NOP
+                last.2 = 0;
+            }
+        }
         script.steps.push(Step::Post(Posting {
             service: spec.service,
             post: made.post,
@@ -193,6 +265,7 @@ pub fn script(
             wqes: sizes,
             mistake: made.mistake.map(str::to_owned),
         }));
+        script.steps.extend(canceled.map(Step::Cancel));
         if ends {
             if let Some((counter, opcode, device)) = last {
                 script.steps.push(Step::Complete {

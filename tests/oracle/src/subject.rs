@@ -145,6 +145,11 @@ pub trait Subject {
     /// Posts.
     fn post(&mut self, post: &Post) -> Outcome;
 
+    /// Cancels, after the device stopped before block `next`: how many, or an errno below zero.
+    fn cancel(&mut self, _next: u16, _id: u64) -> i32 {
+        -libc::EOPNOTSUPP
+    }
+
     /// Completes everything up to the WQE that begins at block `counter`, and polls that completion.
     fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion>;
 }

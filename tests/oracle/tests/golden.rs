@@ -55,6 +55,22 @@ fn bytes_are_libmlx5s_and_a_flipped_bit_shows() {
             ours.one.bytes[at] ^= bit;
             ours.other.bytes[at] ^= bit;
         }
+        // Each encoder by itself.
+        let places = golden.places(&ours);
+        for kind in golden.kinds() {
+            assert!(places.contains_key(&kind), "{file}: no {kind}");
+        }
+        for (kind, places) in places {
+            for at in places {
+                let bit = 1 << (at % 7);
+                ours.one.bytes[at] ^= bit;
+                ours.other.bytes[at] ^= bit;
+                assert_ne!(golden.compare(&ours).count(), 0, "{file}: {kind} at {at}");
+                ours.one.bytes[at] ^= bit;
+                ours.other.bytes[at] ^= bit;
+                flips += 1;
+            }
+        }
         // Unseen are padding and fields that libmlx5 leaves as they were.
         assert!(seen > 4 * unseen, "{file}: {seen} seen, {unseen} not");
         flips += seen;

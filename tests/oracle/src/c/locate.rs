@@ -117,6 +117,13 @@ impl Places {
         Ok((qpn, qp.uidx))
     }
 
+    /// The device says that a queue pair is drained before a block, or says no more.
+    pub fn drain(&self, qpn: u32, next: Option<u16>) {
+        if let Some(qp) = self.hca.qp(qpn) {
+            qp.drain(next);
+        }
+    }
+
     /// The receive side of a queue pair.
     ///
     /// # Errors

@@ -218,6 +218,16 @@ impl Subject for CSubject<'_> {
         }
     }
 
+    fn cancel(&mut self, next: u16, id: u64) -> i32 {
+        let Some(direct) = self.direct else {
+            return -libc::EOPNOTSUPP;
+        };
+        self.places.drain(self.memory.qpn, Some(next));
+        let canceled = direct.cancel(id);
+        self.places.drain(self.memory.qpn, None);
+        canceled
+    }
+
     fn complete(&mut self, counter: u16, opcode: u8) -> Option<Completion> {
         let cqe = requester(&self.memory, counter, opcode);
         self.writer.write(&[], cqe);
