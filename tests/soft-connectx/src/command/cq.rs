@@ -12,10 +12,10 @@ use crate::device::Device;
 use crate::resources::{Cq, Receive, Ring};
 
 /// `cq_umem_offset` and `cq_umem_id` of create and modify, `dbr_umem_id` of the context: fields
-/// that the kernel's header calls reserved and rdma-core's has.
+/// that the kernel's header calls reserved and rdma-core's `tests/mlx5_prm_structs.py` has.
 const UMEM_OFFSET: (usize, usize) = (0x280, 0x40);
 const UMEM_ID: (usize, usize) = (0x2c0, 0x20);
-const RECORD_UMEM_ID: (usize, usize) = (0x1a0, 0x20);
+const RECORD_UMEM_ID: (usize, usize) = (0x20, 0x20);
 
 /// Length of a slot, as a logarithm: `cqe_sz` 0 is 64 bytes, 1 is 128, 2 is 64 bytes in slots of
 /// 128.

@@ -125,7 +125,8 @@ fn queues(
         _ => return Err(bad_parameter("there is no such kind of receive queue")),
     };
     if context.dbr_umem_valid() {
-        let id = wqe_format::mlx5::firmware::bits::get(context.as_bytes(), 0x6a0, 0x20) as u32;
+        // `dbr_umem_id`, which the kernel's header calls reserved: rdma-core's `mlx5_ifc.h`.
+        let id = wqe_format::mlx5::firmware::bits::get(context.as_bytes(), 0x720, 0x20) as u32;
         qp.dbr = owner::umem_record(device, input, id, context.dbr_addr())?;
     } else {
         owner::record(qp.dbr, 4)?;
