@@ -11,7 +11,7 @@ use wqe_format::mlx5::firmware::hca_vport::{QueryHcaVportGidOut, QueryHcaVportPk
 use wqe_format::mlx5::firmware::pages::ManagePagesIn;
 use wqe_format::mlx5::firmware::qp::CreateQpIn;
 use wqe_format::mlx5::firmware::rqt::Rqtc;
-use wqe_format::mlx5::firmware::{Count, Layout, Short, bits, layouts};
+use wqe_format::mlx5::firmware::{Count, Layout, Opcode, Short, bits, layouts};
 
 /// Bit `index` as the manual counts.
 fn bit(bytes: &[u8], index: usize) -> bool {
@@ -205,4 +205,28 @@ fn tables_are_consistent() {
             assert!(field.width <= 64 || whole, "{}.{}", layout.name, field.name);
         }
     }
+}
+
+/// Commands that have one half have the other, whatever their layouts are called.
+#[test]
+fn commands_have_both_halves() {
+    let mut known = 0;
+    for opcode in Opcode::ALL {
+        let (input, output) = (opcode.input(), opcode.output());
+        assert_eq!(input.is_some(), output.is_some(), "{opcode:?}");
+        if let (Some(input), Some(output)) = (input, output) {
+            known += 1;
+            assert_eq!(input.fields[0].name, "opcode", "{}", input.name);
+            assert_eq!(output.fields[0].name, "status", "{}", output.name);
+        }
+    }
+    let halves =
+        layouts().filter(|layout| layout.fields.first().is_some_and(|f| f.name == "opcode"));
+    println!("{known} commands of {} inputs", halves.count());
+    assert!(known >= 140, "{known}");
+    assert_eq!(
+        Opcode::QP_2ERR.input().map(|layout| layout.name),
+        Some("Qp2errIn")
+    );
+    assert_eq!(Opcode(0xfff).input().map(|layout| layout.name), None);
 }

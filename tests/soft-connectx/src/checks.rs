@@ -4,11 +4,15 @@
 
 use std::cell::RefCell;
 
+use wqe_format::mlx5::firmware::Opcode;
+
 use crate::device::Device;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
+    /// A bit of a command's input is set that Linux' `mlx5_ifc.h` calls reserved.
+    ReservedCommandBit { opcode: Opcode, bit: usize },
     /// More basic blocks are posted than the ring has.
     SendRingOverrun { qpn: u32 },
     /// A request in a BlueFlame register is not the one in memory.

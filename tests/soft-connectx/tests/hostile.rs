@@ -8,7 +8,7 @@ use driver::objects::{self, Objects};
 use proptest::prelude::*;
 use soft_connectx::{Config, GuestMemory as _, LinkLayer};
 use std::time::Duration;
-use wqe_format::mlx5::firmware::{Opcode, layouts};
+use wqe_format::mlx5::firmware::Opcode;
 
 /// Something a guest does.
 #[derive(Clone, Debug)]
@@ -177,7 +177,8 @@ fn run(link: LinkLayer, strict: bool, adversary: Option<u64>, acts: Vec<Act>) {
                 let mut input = [&opcode.to_be_bytes()[..], &rest].concat();
                 // One in four is as short as it happens to be, the others as long as they have to be at least.
                 if output % 4 != 0 {
-                    input.resize(input.len().max(size_of_input(Opcode(opcode))), 0);
+                    let least = Opcode(opcode).input().map_or(16, |layout| layout.size);
+                    input.resize(input.len().max(least), 0);
                 }
                 let entry = driver.entry(1, &input, output);
                 driver.ring(1, &entry);
@@ -227,13 +228,6 @@ fn run(link: LinkLayer, strict: bool, adversary: Option<u64>, acts: Vec<Act>) {
     }
     driver.again();
     driver.objects();
-}
-
-/// What a command's input has at least.
-fn size_of_input(opcode: Opcode) -> usize {
-    let kernel = opcode.name().unwrap_or_default().to_lowercase() + "_in";
-    let layout = layouts().find(|layout| layout.kernel == kernel);
-    layout.map_or(16, |layout| layout.size)
 }
 
 proptest! {

@@ -30,6 +30,7 @@ mod register;
 mod srq;
 mod starve;
 mod steering;
+mod strict;
 mod vport;
 
 use std::collections::VecDeque;
@@ -179,6 +180,7 @@ fn opcode(input: &[u8]) -> Opcode {
 /// The output of a command.
 pub(crate) fn execute(device: &mut Device, input: &[u8]) -> Vec<u8> {
     let opcode = opcode(input);
+    strict::check(device, opcode, input);
     match dispatch::dispatch(device, opcode, input) {
         Ok(output) => {
             debug!("{} is done", name(opcode));

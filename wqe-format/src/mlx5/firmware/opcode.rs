@@ -1,6 +1,6 @@
 //! Opcodes of firmware commands.
 
-use super::numbers;
+use super::{Layout, layouts, numbers};
 
 /// What a command asks for: the first 16 bits of its input. Any number is a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -208,4 +208,41 @@ numbers! { Opcode, "MLX5_CMD_OP_":
     SYNC_CRYPTO = 0xb12, "SYNC_CRYPTO";
     ALLOW_OTHER_VHCA_ACCESS = 0xb16, "ALLOW_OTHER_VHCA_ACCESS";
     GENERATE_WQE = 0xb17, "GENERATE_WQE";
+}
+
+/// Commands whose layouts are called otherwise.
+const CALLED: [(Opcode, &str); 7] = [
+    (Opcode::QP_2ERR, "qp_2err"),
+    (Opcode::QP_2RST, "qp_2rst"),
+    (Opcode::SQD_RTS_QP, "sqd2rts_qp"),
+    (Opcode::ACCESS_REG, "access_register"),
+    (Opcode::SET_FLOW_TABLE_ENTRY, "set_fte"),
+    (Opcode::QUERY_FLOW_TABLE_ENTRY, "query_fte"),
+    (Opcode::DELETE_FLOW_TABLE_ENTRY, "delete_fte"),
+];
+
+impl Opcode {
+    /// The layout of the command's input, if this crate knows one.
+    ///
+    /// It is looked for by name among all layouts.
+    pub fn input(self) -> Option<&'static Layout> {
+        self.half("_in")
+    }
+
+    /// The layout of the command's output, if this crate knows one.
+    pub fn output(self) -> Option<&'static Layout> {
+        self.half("_out")
+    }
+
+    fn half(self, suffix: &str) -> Option<&'static Layout> {
+        let called = CALLED.iter().find(|(opcode, _)| *opcode == self);
+        let name = match called {
+            Some((_, name)) => name,
+            None => self.name()?,
+        };
+        layouts().find(|layout| {
+            let stem = layout.kernel.strip_suffix(suffix);
+            stem.is_some_and(|stem| stem.eq_ignore_ascii_case(name))
+        })
+    }
 }
