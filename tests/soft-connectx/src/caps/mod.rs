@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 use wqe_format::mlx5::firmware::caps::CapType;
 use wqe_format::mlx5::firmware::caps::atomic::AtomicCaps;
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+use wqe_format::mlx5::firmware::caps::memory::DeviceMemCap;
+use wqe_format::mlx5::firmware::caps::odp::OdpCap;
 use wqe_format::mlx5::firmware::caps::roce::RoceCap;
 use wqe_format::mlx5::firmware::{Layout, bits};
 
@@ -43,6 +45,10 @@ impl Caps {
         variant::apply(&mut adversary, &mut general, &mut atomic);
         maximum.insert(CapType::GENERAL, general);
         maximum.insert(CapType::ATOMIC, atomic);
+        // Programs ask for these without being told that there are any.
+        maximum.insert(CapType::ODP, OdpCap::zeroed().into_inner().to_vec());
+        let memory = DeviceMemCap::zeroed().into_inner().to_vec();
+        maximum.insert(CapType::DEV_MEM, memory);
         if config.link == LinkLayer::Ethernet {
             maximum.insert(CapType::ETHERNET_OFFLOADS, ethernet::offloads());
             maximum.insert(CapType::ROCE, ethernet::roce());
@@ -166,6 +172,8 @@ mod tests {
                 let layout = match kind {
                     CapType::GENERAL => CmdHcaCap::LAYOUT,
                     CapType::ATOMIC => AtomicCaps::LAYOUT,
+                    CapType::ODP => OdpCap::LAYOUT,
+                    CapType::DEV_MEM => DeviceMemCap::LAYOUT,
                     CapType::ROCE => RoceCap::LAYOUT,
                     CapType::ETHERNET_OFFLOADS => PerProtocolNetworkingOffloadCaps::LAYOUT,
                     CapType::FLOW_TABLE => FlowTableNicCap::LAYOUT,

@@ -48,6 +48,9 @@ const PARTS: &[(u32, usize, usize)] = &[
     (42, 0x1da, 1),   // PAGE_SIZE_5: the upper bit of log_page_size
 ];
 
+/// The queue pair of a key that is bound to none (`mkc.qpn`).
+const ANY_QPN: u32 = 0xff_ffff;
+
 /// Octowords up to which translations are padded (`MLX5_UMR_FLEX_ALIGNMENT` of device.h: 64 bytes).
 const PADDING: usize = 4;
 
@@ -87,7 +90,7 @@ fn check_key(
         || !is_owner
         || flags.contains(UmrFlags::CHECK_FREE) && !mkey.free
         || flags.contains(UmrFlags::CHECK_NOT_FREE) && mkey.free
-        || flags.contains(UmrFlags::CHECK_QPN) && mkey.qpn != editor.who.qpn;
+        || flags.contains(UmrFlags::CHECK_QPN) && ![ANY_QPN, editor.who.qpn].contains(&mkey.qpn);
     if is_refused {
         Err(Refusal::Key)
     } else {
@@ -174,7 +177,7 @@ pub(crate) fn invalidate(device: &mut Device, who: &Who, key: u32) -> Result<(),
         .mkeys
         .get_mut(key >> 8)
         .ok_or(Refusal::Key)?;
-    let is_anyone = mkey.qpn == 0xff_ffff || mkey.qpn == who.qpn;
+    let is_anyone = [ANY_QPN, who.qpn].contains(&mkey.qpn);
     let is_allowed = mkey.variant == key as u8
         && mkey.remote_invalidate
         && mkey.pd == who.pd
