@@ -42,6 +42,8 @@ pub(crate) struct NicPort {
     pub(crate) lists: [Vec<u64>; 3],
     /// The GID table of a RoCE port.
     pub(crate) roce: Vec<RoceAddress>,
+    /// `PFCC`, as it was written.
+    pub(crate) flow_control: [u8; 32],
 }
 
 /// An entry of a RoCE port's GID table (`roce_addr_layout`).
@@ -95,6 +97,7 @@ impl NicPort {
         NicPort {
             context: context.into_inner(),
             lists: Default::default(),
+            flow_control: [0; 32],
             roce: vec![RoceAddress::default(); usize::from(crate::caps::ROCE_GIDS)],
         }
     }

@@ -63,6 +63,7 @@ fn numbers<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
 /// What it can do.
 fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_rc(true).set_uc(true).set_ud(true).set_xrc(true);
+    caps.set_dct(true);
     caps.set_page_request_disable(true).set_driver_version(true);
     caps.set_cqe_version(1).set_compact_address_vector(true);
     caps.set_bf(true)

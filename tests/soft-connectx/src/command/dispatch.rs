@@ -5,8 +5,8 @@ use wqe_format::mlx5::firmware::Opcode;
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
-    Reply, counter, cq, domains, done, eq, flow, hca, mad, mkey, nic_vport, owner, qp, qp_modify,
-    raw, register, srq, steering, vport,
+    Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, mkey, nic_vport, owner, qp,
+    qp_modify, raw, register, srq, steering, vport,
 };
 use crate::device::Device;
 
@@ -152,6 +152,10 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::ALLOC_FLOW_COUNTER => flow::alloc_counter,
         Opcode::DEALLOC_FLOW_COUNTER => flow::dealloc_counter,
         Opcode::QUERY_FLOW_COUNTER => flow::query_counter,
+        Opcode::CREATE_DCT => dct::create,
+        Opcode::DRAIN_DCT => dct::drain,
+        Opcode::DESTROY_DCT => dct::destroy,
+        Opcode::QUERY_DCT => dct::query,
         _ => return None,
     })
 }

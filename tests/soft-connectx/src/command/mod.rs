@@ -12,6 +12,7 @@
 
 mod counter;
 mod cq;
+mod dct;
 mod dispatch;
 mod domains;
 mod eq;

@@ -2,7 +2,10 @@
 
 use wqe_format::mlx5::firmware::register::RegisterId;
 use wqe_format::mlx5::firmware::register::access::AccessRegisterIn;
-use wqe_format::mlx5::firmware::register::port::{PaosReg, PmtuReg, PtysReg, PvlcReg};
+use wqe_format::mlx5::firmware::register::counters::PpcntReg;
+use wqe_format::mlx5::firmware::register::port::{
+    PaosReg, PfccReg, PmlpReg, PmtuReg, PtysReg, PvlcReg,
+};
 
 use super::Reply;
 use super::refusal::{Refusal, bad_parameter};
@@ -39,6 +42,9 @@ pub(super) fn access(device: &mut Device, input: &[u8]) -> Reply {
         RegisterId::PMTU => mtu(device, data)?,
         RegisterId::PVLC => lanes(data)?,
         RegisterId::PAOS => administrative_state(device, data, written)?,
+        RegisterId::PPCNT => counters(data)?,
+        RegisterId::PFCC => flow_control(device, data, written)?,
+        RegisterId::PMLP => modules(data)?,
         _ => return Err(bad_parameter("there is no such register")),
     };
     let mut output = vec![0; DATA];
@@ -133,5 +139,41 @@ fn administrative_state(
     let mut register = PaosReg::zeroed();
     register.set_local_port(asked.local_port());
     register.set_admin_status(state).set_oper_status(state);
+    Ok(register.into_inner().to_vec())
+}
+
+/// Counters of the port, in groups; this model's cable never errs.
+fn counters(data: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let asked = PpcntReg::new(data)?;
+    let mut register = PpcntReg::zeroed();
+    register
+        .set_swid(asked.swid())
+        .set_local_port(asked.local_port())
+        .set_pnat(asked.pnat());
+    register.set_grp(asked.grp()).set_prio_tc(asked.prio_tc());
+    Ok(register.into_inner().to_vec())
+}
+
+/// What pauses the other end: kept, though this model's cable is never full.
+fn flow_control(device: &mut Device, data: &[u8], written: bool) -> Result<Vec<u8>, Refusal> {
+    let asked = PfccReg::new(data)?;
+    let kept = &mut device.port.nic.flow_control;
+    if written {
+        kept.copy_from_slice(&asked.as_bytes()[..PfccReg::SIZE]);
+    }
+    let mut register = PfccReg::new(kept.to_vec())?;
+    register.set_local_port(asked.local_port());
+    Ok(register.into_inner())
+}
+
+/// Lanes of the port: four of module 0.
+fn modules(data: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let asked = PmlpReg::new(data)?;
+    let mut register = PmlpReg::zeroed();
+    register.set_local_port(asked.local_port()).set_width(4);
+    register
+        .set_lane1_module_mapping(1 << 16)
+        .set_lane2_module_mapping(2 << 16);
+    register.set_lane3_module_mapping(3 << 16);
     Ok(register.into_inner().to_vec())
 }

@@ -1,5 +1,7 @@
 //! Queue pairs, and what has one of their numbers.
 
+use wqe_format::mlx5::firmware::dct::Dctc;
+
 use super::Ring;
 use crate::bits::{flag, get, get32};
 use crate::transport::QpData;
@@ -249,6 +251,38 @@ impl Qp {
         if !matches!(kind, QpKind::Dct | QpKind::RawSend | QpKind::RawReceive) {
             qp.load();
         }
+        qp
+    }
+
+    /// A DC target of a context (`dctc`), whose queues the caller sets.
+    pub(crate) fn target(number: u32, uid: u16, context: &Dctc<&[u8]>) -> Qp {
+        let bytes = context.as_bytes().to_vec();
+        let mut qp = Qp::new(number, uid, QpKind::Dct, bytes);
+        qp.state = QpState::Rtr;
+        qp.pd = context.pd();
+        qp.user_index = context.user_index();
+        qp.counter = context.counter_set_id();
+        qp.mtu = 128 << context.mtu().clamp(1, 5);
+        qp.log_msg_max = 30;
+        qp.atomic_mode = context.atomic_mode();
+        qp.rights = Rights {
+            read: context.rre(),
+            write: context.rwe(),
+            atomic: context.rae(),
+        };
+        qp.reserved_lkey = context.rlky();
+        qp.scatter_response = context.cs_res();
+        qp.min_rnr_nak = context.min_rnr_nak();
+        qp.log_rra_max = 4;
+        qp.dc_access_key = context.dc_access_key();
+        qp.path = Path {
+            pkey_index: context.pkey_index(),
+            source_index: context.my_addr_index(),
+            hop_limit: context.hop_limit(),
+            traffic_class: context.tclass(),
+            flow_label: context.flow_label(),
+            ..Path::default()
+        };
         qp
     }
 
