@@ -27,6 +27,8 @@ pub(crate) struct Port {
     pub(crate) prefix: u64,
     pub(crate) guid: u64,
     pub(crate) node_guid: u64,
+    /// `CapabilityMask` of the port (IBTA 14.2.5.6).
+    pub(crate) capabilities: u32,
     /// What the administrator calls the node (`NODE_DESC`).
     pub(crate) description: [u8; 64],
     /// What an Ethernet port has.
@@ -117,6 +119,8 @@ impl Port {
             prefix: 0xfe80 << 48,
             guid: config.port_guid(),
             node_guid: config.node_guid(),
+            // The GUID of the system image is told.
+            capabilities: 1 << 11,
             description: [0; 64],
             nic: NicPort::new(config),
         }

@@ -20,9 +20,10 @@ const PORT_ACTIVE: u8 = 4;
 const PHYSICAL_POLLING: u8 = 2;
 const PHYSICAL_LINK_UP: u8 = 5;
 
-/// Connection management, traps, and local identifiers' mask of the port's capabilities
-/// (IBTA 14.2.5.6, `CapabilityMask`).
-const CAPABILITIES: u32 = 1 << 16 | 1 << 1 | 1 << 11;
+/// What of the port's capabilities the host may set: that it has connection management, a
+/// subnet manager, an SNMP agent, device management, vendor classes, notices of changes
+/// (IBTA 14.2.5.6 `CapabilityMask`).
+const SETTABLE: u32 = 1 << 16 | 1 << 1 | 1 << 17 | 1 << 19 | 1 << 20 | 1 << 22;
 
 fn own(other: bool) -> Result<(), Refusal> {
     if other {
@@ -50,7 +51,8 @@ pub(super) fn query_context(device: &mut Device, input: &[u8]) -> Reply {
         .set_system_image_guid(port.node_guid)
         .set_port_guid(port.guid)
         .set_node_guid(port.node_guid)
-        .set_cap_mask1(CAPABILITIES)
+        .set_cap_mask1(port.capabilities)
+        .set_cap_mask1_field_select(SETTABLE)
         .set_lid(port.lid)
         .set_sm_lid(port.sm_lid)
         .set_subnet_timeout(18);
@@ -69,6 +71,15 @@ pub(super) fn modify_context(device: &mut Device, input: &[u8]) -> Reply {
     if select & 2 != 0 {
         device.port.node_guid = context.node_guid();
     }
+    // Capabilities have a mask of their own, and no bit in `field_select`.
+    let change = context.cap_mask1_field_select();
+    if change & !SETTABLE != 0 {
+        return Err(bad_parameter(
+            "the host can't set these capabilities of the port",
+        ));
+    }
+    let kept = device.port.capabilities & !change;
+    device.port.capabilities = kept | context.cap_mask1() & change;
     done()
 }
 
