@@ -113,6 +113,14 @@ impl Layout {
         })
     }
 
+    /// `bytes` to be printed: the fields that are not zero.
+    pub fn view<'a>(&'static self, bytes: &'a [u8]) -> impl fmt::Debug + use<'a> {
+        Printed {
+            layout: self,
+            bytes,
+        }
+    }
+
     /// Writes the fields that are not zero.
     pub(super) fn print(&self, bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut printed = f.debug_struct(self.name);
