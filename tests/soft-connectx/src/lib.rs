@@ -5,6 +5,28 @@
 //! through a [`Link`], and is told the time by [`Device::tick`]. Whoever drives it holds it under
 //! a lock and calls one method at a time.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use soft_connectx::{Config, Device, Interrupts, Ram};
+//!
+//! struct Vectors;
+//! impl Interrupts for Vectors {
+//!     fn raise(&self, _vector: u16) {} // wakes whoever waits for it
+//! }
+//!
+//! let memory = Arc::new(Ram::new(16 << 20));
+//! let mut device = Device::new(Config::default(), memory.clone(), Box::new(Vectors));
+//! device.bar_write(0x14, &0x1000_u32.to_be_bytes()); // where the command queue is
+//! let mut version = [0; 4];
+//! device.bar_read(0x4, &mut version);
+//! assert_eq!(version[..2], [0, 5]); // of the command interface
+//! let _next = device.tick(Duration::from_millis(1));
+//! ```
+//!
+//! `docs/software-connectx.md` says how to test with it, and what it does not model.
+//!
 //! # Rooms
 //!
 //! | module | what |
