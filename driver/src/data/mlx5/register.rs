@@ -46,9 +46,10 @@ pub struct Register {
     base: NonNull<u8>,
     /// Bytes of a half; zero if there is one only.
     half: u32,
-    /// Units of 16 bytes that are copied at most; zero if nothing is.
-    limit: u32,
-    prefer: bool,
+    /// How many lengths of a work request without inline data, from [`SHORTEST`] on, are copied.
+    plain: u32,
+    /// The same of one with inline data.
+    inline: u32,
     state: State,
 }
 
@@ -78,6 +79,11 @@ unsafe impl Send for Shared {}
 // SAFETY: as above; all else is atomic or never changes.
 unsafe impl Sync for Shared {}
 
+/// Units of 16 bytes of the shortest work request that is copied: one of a control segment only is not.
+const SHORTEST: u32 = 2;
+/// Units of a block.
+const BLOCK_UNITS: u32 = (SEND_WQE_BB / 16) as u32;
+
 /// A work request in its ring, as the register needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announced {
@@ -85,8 +91,6 @@ pub(super) struct Announced {
     pub(super) ctrl: NonNull<u64>,
     /// Its length in units of 16 bytes.
     pub(super) ds: u32,
-    /// Its length in blocks.
-    pub(super) blocks: u32,
     /// Whether it was posted alone.
     pub(super) alone: bool,
     /// Whether it has inline data.
@@ -97,8 +101,8 @@ pub(super) struct Announced {
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     ctrl: NonNull<u64>,
-    /// Blocks that are copied; none if it is the doorbell.
-    blocks: u32,
+    /// Units of it if it is copied; none if it is the doorbell.
+    ds: u32,
     /// The ring.
     start: NonNull<u64>,
     end: NonNull<u64>,
@@ -138,14 +142,19 @@ impl Register {
                 _memory: memory,
             })),
         };
+        // All that a half holds.
+        let lengths = (half / 16).saturating_sub(SHORTEST - 1);
         Self {
             base,
             half,
-            limit: match blue_flame {
-                BlueFlame::Off => 0,
-                BlueFlame::Inline | BlueFlame::Always => half / 16,
+            plain: match blue_flame {
+                BlueFlame::Off | BlueFlame::Inline => 0,
+                BlueFlame::Always => lengths,
             },
-            prefer: blue_flame == BlueFlame::Always,
+            inline: match blue_flame {
+                BlueFlame::Off => 0,
+                BlueFlame::Inline | BlueFlame::Always => lengths,
+            },
             state,
         }
     }
@@ -194,13 +203,12 @@ impl Register {
         start: NonNull<u64>,
         end: NonNull<u64>,
     ) {
-        let copied = announced.alone
-            && announced.ds > 1
-            && announced.ds <= self.limit
-            && (announced.inline || self.prefer);
+        let over = announced.ds.wrapping_sub(SHORTEST);
+        let copied =
+            announced.alone && (over < self.plain || announced.inline && over < self.inline);
         let stored = Stored {
             ctrl: announced.ctrl,
-            blocks: if copied { announced.blocks } else { 0 },
+            ds: if copied { announced.ds } else { 0 },
             start,
             end,
         };
@@ -215,14 +223,8 @@ impl Register {
                 *offset ^= self.half;
             }
             State::Shared(shared) => {
-                let Stored {
-                    ctrl,
-                    blocks,
-                    start,
-                    end,
-                } = stored;
                 // SAFETY: the caller's promise.
-                unsafe { shared.ring(ctrl, blocks, start, end) };
+                unsafe { shared.ring(stored.ctrl, stored.ds, start, end) };
             }
         }
     }
@@ -235,7 +237,7 @@ impl Shared {
     ///
     /// As for [`Register::ring`].
     #[inline(never)]
-    unsafe fn ring(&self, ctrl: NonNull<u64>, blocks: u32, start: NonNull<u64>, end: NonNull<u64>) {
+    unsafe fn ring(&self, ctrl: NonNull<u64>, ds: u32, start: NonNull<u64>, end: NonNull<u64>) {
         let held = self.lock.lock();
         // On x86 taking the lock is a locked instruction, which orders stores of every memory type and empties
         // write-combining buffers (SDM 3A, 9.2.5 and 12.3.1).
@@ -247,7 +249,7 @@ impl Shared {
         let to = unsafe { self.base.add(offset as usize) }.cast();
         let stored = Stored {
             ctrl,
-            blocks,
+            ds,
             start,
             end,
         };
@@ -266,7 +268,7 @@ impl Shared {
 /// `to` is a mapped half; the rest as for [`Register::ring`].
 #[inline(always)]
 unsafe fn store(to: NonNull<u64>, stored: Stored) {
-    if stored.blocks != 0 {
+    if stored.ds != 0 {
         // SAFETY: the caller's promise; the length was compared with the half's.
         unsafe { copy(to, stored) };
     } else {
@@ -282,27 +284,28 @@ unsafe fn store(to: NonNull<u64>, stored: Stored) {
 ///
 /// # Safety
 ///
-/// As for [`store`], with room for `blocks`.
+/// As for [`store`], with room for the work request.
 #[inline(always)]
-unsafe fn copy(mut to: NonNull<u64>, stored: Stored) {
+unsafe fn copy(to: NonNull<u64>, stored: Stored) {
+    // SAFETY: a block of the ring; the caller's promise.
+    unsafe { copy_block(to, stored.ctrl) };
+    if stored.ds > BLOCK_UNITS {
+        // SAFETY: the caller's promise.
+        unsafe { copy_rest(to, stored) };
+    }
+}
+
+/// As [`copy`], of all blocks but the first.
+///
+/// # Safety
+///
+/// As for [`copy`]; there is a second block.
+#[inline(always)]
+unsafe fn copy_rest(mut to: NonNull<u64>, stored: Stored) {
     let mut from = stored.ctrl;
-    let mut blocks = stored.blocks;
-    const WORDS: usize = SEND_WQE_BB / 8;
-    loop {
-        for word in 0..WORDS {
-            // SAFETY: within a block of the ring.
-            let source = unsafe { from.add(word) };
-            // SAFETY: as above, and aligned; the device only reads it.
-            let value = unsafe { source.read() };
-            // SAFETY: within the half.
-            let place = unsafe { to.add(word) };
-            // SAFETY: a mapped register, aligned; volatile, so that each store is made once, whole and in order.
-            unsafe { place.write_volatile(value) };
-        }
-        blocks -= 1;
-        if blocks == 0 {
-            return;
-        }
+    let mut left = stored.ds;
+    while left > BLOCK_UNITS {
+        left -= BLOCK_UNITS;
         // SAFETY: there is room for another block.
         to = unsafe { to.add(WORDS) };
         // SAFETY: at most the end of the ring.
@@ -310,6 +313,28 @@ unsafe fn copy(mut to: NonNull<u64>, stored: Stored) {
         if from == stored.end {
             from = stored.start;
         }
+        // SAFETY: a block of the ring; there is room.
+        unsafe { copy_block(to, from) };
+    }
+}
+
+/// Words of a block.
+const WORDS: usize = SEND_WQE_BB / 8;
+
+/// # Safety
+///
+/// A block of the ring, and room for one in a mapped half.
+#[inline(always)]
+unsafe fn copy_block(to: NonNull<u64>, from: NonNull<u64>) {
+    for word in 0..WORDS {
+        // SAFETY: within a block of the ring.
+        let source = unsafe { from.add(word) };
+        // SAFETY: as above, and aligned; the device only reads it.
+        let value = unsafe { source.read() };
+        // SAFETY: within the half.
+        let place = unsafe { to.add(word) };
+        // SAFETY: a mapped register, aligned; volatile, so that each store is made once, whole and in order.
+        unsafe { place.write_volatile(value) };
     }
 }
 

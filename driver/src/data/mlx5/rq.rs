@@ -38,11 +38,13 @@ pub struct RecvQueue {
     mask: u32,
     /// An entry is 2 to the power of this many units.
     units_shift: u32,
+    /// The same in bytes.
+    stride: u32,
     max_sge: u32,
     max_wr: u32,
     signature: bool,
-    /// Zero if no work request of one element can be written by [`Hot`].
-    quick_sge: u32,
+    /// Which work requests of one element [`Hot`] writes.
+    quick: Quick,
     accepting: bool,
     /// Whether the doorbell record is not to be stored yet.
     held_back: bool,
@@ -85,10 +87,16 @@ impl RecvQueue {
             ring: shared.ring().cast(),
             mask: shared.entries() - 1,
             units_shift,
+            stride: 1 << shared.stride_shift(),
             max_sge,
             max_wr,
             signature,
-            quick_sge: if signature { 0 } else { max_sge },
+            quick: match max_sge {
+                _ if signature => Quick::None,
+                0 => Quick::None,
+                1 => Quick::Whole,
+                _ => Quick::Ended,
+            },
             accepting: false,
             held_back: false,
             head: 0,
@@ -164,15 +172,41 @@ impl RecvQueue {
     /// # Errors
     ///
     /// The one that was refused and why; those before it are posted.
-    #[inline]
+    #[inline(always)]
     pub fn post<R: RecvRequest>(
         &mut self,
         requests: impl IntoIterator<Item = R>,
     ) -> Result<u32, Refused<R>> {
+        // The most frequent kind of queue has its loop where it is called; what a call saves is as much as a work request costs.
+        if self.quick == Quick::Whole {
+            self.post_quick(requests, Quick::Whole)
+        } else {
+            self.post_any(requests)
+        }
+    }
+
+    #[inline(never)]
+    fn post_any<R: RecvRequest>(
+        &mut self,
+        requests: impl IntoIterator<Item = R>,
+    ) -> Result<u32, Refused<R>> {
+        self.post_quick(requests, self.quick)
+    }
+
+    /// `quick` is the queue's.
+    #[inline(always)]
+    fn post_quick<R: RecvRequest>(
+        &mut self,
+        requests: impl IntoIterator<Item = R>,
+        quick: Quick,
+    ) -> Result<u32, Refused<R>> {
         let mut head = self.head;
         let mut stop = self.stop;
         let mut result = Ok(());
-        let hot = self.hot();
+        let hot = Hot {
+            quick,
+            ..self.hot()
+        };
         for request in requests {
             if head == stop || !hot.put(head, &request) {
                 match self.put(head, stop, request) {
@@ -201,7 +235,7 @@ impl RecvQueue {
     /// # Errors
     ///
     /// Why it was refused.
-    #[inline]
+    #[inline(always)]
     pub fn post_one<R: RecvRequest>(&mut self, request: R) -> Result<(), Refused<R>> {
         let head = self.head;
         if head == self.stop || self.held_back || !self.hot().put(head, &request) {
@@ -215,7 +249,7 @@ impl RecvQueue {
     #[cold]
     #[inline(never)]
     fn post_other<R: RecvRequest>(&mut self, request: R) -> Result<(), Refused<R>> {
-        self.post(std::iter::once(request)).map(|_| ())
+        self.post_any(std::iter::once(request)).map(|_| ())
     }
 
     #[inline(always)]
@@ -224,9 +258,8 @@ impl RecvQueue {
             ring: self.ring,
             wr_ids: self.shared().wr_ids(),
             mask: self.mask,
-            units_shift: self.units_shift,
-            quick_sge: self.quick_sge,
-            max_sge: self.max_sge,
+            stride: self.stride,
+            quick: self.quick,
         }
     }
 
@@ -315,9 +348,20 @@ struct Hot<'a> {
     ring: NonNull<Unit>,
     wr_ids: WrIds<'a>,
     mask: u32,
-    units_shift: u32,
-    quick_sge: u32,
-    max_sge: u32,
+    /// Bytes of an entry.
+    stride: u32,
+    quick: Quick,
+}
+
+/// Which work requests of one element are written in few steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quick {
+    /// None: the queue signs, or takes no element.
+    None,
+    /// All; an element fills the list.
+    Whole,
+    /// All; a terminator follows.
+    Ended,
 }
 
 impl Hot<'_> {
@@ -328,16 +372,16 @@ impl Hot<'_> {
             return false;
         };
         // None of no bytes, and none with the mark of inline data.
-        if (sge.length as i32) <= 0 || self.quick_sge == 0 {
+        if (sge.length as i32) <= 0 || self.quick == Quick::None {
             return false;
         }
         let index = head & self.mask;
         // SAFETY: an entry of the ring.
-        let entry = unsafe { self.ring.add((index as usize) << self.units_shift) };
+        let entry = unsafe { self.ring.byte_add(index as usize * self.stride as usize) };
         let segment = DataSegment::new(sge.addr, sge.length, sge.lkey).unit();
         // SAFETY: a free entry.
         unsafe { entry.write(segment) };
-        if self.max_sge > 1 {
+        if self.quick == Quick::Ended {
             // SAFETY: the entry has a second element.
             let end = unsafe { entry.add(1) };
             // SAFETY: as above.

@@ -6,16 +6,15 @@
 
 use std::ptr::NonNull;
 
-use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DataSegment, InlineHeader, RaddrSegment};
+use wqe_format::mlx5::{CtrlFlags, DataSegment, InlineHeader, RaddrSegment};
 use wqe_format::rxe::Sge;
 
 use super::super::error::PostError;
-use super::super::record::WorkKind;
 use super::super::ring::{Unit, copy_short, unit};
 use super::operation::Operation;
 use super::request::{InlinePiece, SendFlags};
-use super::segments::short_units;
-use super::{Last, Position, SendQueue};
+use super::segments::short_units_beyond_one;
+use super::{BLOCK_UNITS, Last, SendQueue};
 
 /// A batch in the making. It holds no borrow of its queue, since between libibverbs' `ibv_wr_start` and
 /// `ibv_wr_complete` the program calls as it likes; use it with the queue that began it, and post nothing else meanwhile:
@@ -23,15 +22,12 @@ use super::{Last, Position, SendQueue};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Draft {
-    /// The control segment's first eight bytes as a number, without the units.
-    pub(super) ctrl: u64,
     /// The queue's head when it was begun.
     pub(super) begun: u32,
     /// Where the next work request will be. Numbers are as wide as they are read, so that none waits for a narrower store;
     /// and in an order in which the compiler does not copy two of the queue's at once, which were stored one by one.
     pub(super) next: u32,
-    /// At this `head` the next work request takes the long way: the queue may be full, there was an error, or the last
-    /// one lacks something or has a fence behind it.
+    /// At this `head` the next work request takes the long way: the queue may be full, or there was an error.
     pub(super) stop: u32,
     /// Work requests posted with those of the batch.
     pub(super) head: u32,
@@ -45,7 +41,8 @@ pub struct Draft {
     pub(super) error: Option<PostError>,
 }
 
-/// What is known of the last work request, as bits.
+/// What is known of the last work request, as bits; and, in the upper half, which classes of operations may follow by the
+/// frequent steps.
 pub(super) mod state {
     /// It may have a payload and a destination.
     pub(in super::super) const TAKES: u32 = 1;
@@ -59,20 +56,22 @@ pub(super) mod state {
     pub(in super::super) const FENCE_NEXT: u32 = 1 << 4;
     /// There was an error.
     pub(in super::super) const FAILED: u32 = 1 << 5;
+    /// It is a frequent one without its payload, which begins in its first block; its length has one unit for it already, as
+    /// most take.
+    pub(in super::super) const PENDING: u32 = 1 << 6;
     /// The packet's header goes into the Ethernet segment.
-    pub(in super::super) const HEADER: u32 = 1 << 6;
+    pub(in super::super) const HEADER: u32 = 1 << 7;
     /// With checksums.
-    pub(in super::super) const CHECKSUMS: u32 = 1 << 7;
+    pub(in super::super) const CHECKSUMS: u32 = 1 << 8;
     /// It has inline data.
-    pub(in super::super) const INLINE: u32 = 1 << 8;
-    /// It is a frequent one: its payload begins in its first block.
-    pub(in super::super) const FREQUENT: u32 = 1 << 9;
+    pub(in super::super) const INLINE: u32 = 1 << 9;
 
-    /// A frequent one that has no inline data.
-    pub(in super::super) const READY: u32 = TAKES | FREQUENT;
-    /// What the end of a batch has to look at.
+    /// Where the classes are.
+    pub(in super::super) const CLASSES_SHIFT: u32 = 16;
+
+    /// What the end of a batch has to look at; no frequent one follows either.
     pub(in super::super) const LOOK: u32 =
-        NEEDS_PAYLOAD | NEEDS_DESTINATION | NEEDS_SIGNATURE | FENCE_NEXT | FAILED;
+        NEEDS_PAYLOAD | NEEDS_DESTINATION | NEEDS_SIGNATURE | FENCE_NEXT | FAILED | PENDING;
 
     /// `bit` if `condition`.
     #[inline(always)]
@@ -91,10 +90,9 @@ impl SendQueue {
             blocks: 0,
             next: self.blocks,
             head: self.head,
-            state: 0,
+            state: self.ready,
             payload: 0,
             ds: 0,
-            ctrl: 0,
             error: None,
         }
     }
@@ -125,7 +123,7 @@ impl SendQueue {
         let (after, result) = unsafe { self.open_other(*draft, wr_id, flags, &copied) };
         // So the compiler need not prepare for the short steps on this way.
         // SAFETY: of what `open_any` begins, nothing is marked as a frequent one.
-        unsafe { std::hint::assert_unchecked(after.state != state::READY) };
+        unsafe { std::hint::assert_unchecked(after.state & state::PENDING == 0) };
         *draft = after;
         result
     }
@@ -146,20 +144,19 @@ impl SendQueue {
         let Some(frequent) = operation.frequent() else {
             return false;
         };
-        if self.frequent & frequent.class == 0 || draft.head == draft.stop {
+        // The classes are there only if nothing has to be done about the last one.
+        let class = u32::from(frequent.class) << state::CLASSES_SHIFT;
+        if draft.state & class == 0 || draft.head == draft.stop {
             return false;
         }
         let blocks = draft.next;
+        let block = blocks & self.ring.mask();
         // What is given is used up one by one, so that few registers do.
         draft.head = draft.head.wrapping_add(1);
-        self.remember(
-            blocks,
-            wr_id,
-            draft.head,
-            frequent.opcode.0,
-            WorkKind::Plain,
-        );
-        let at = self.ring.block(blocks);
+        let rest = u64::from(frequent.opcode.0) << 32 | u64::from(draft.head);
+        // SAFETY: there are as many records as blocks, and we have the record that they are in.
+        unsafe { self.slots.set_plain(block, wr_id, rest) };
+        let at = self.ring.block(block);
         let mut units = 1;
         if let Some(remote) = frequent.remote {
             let segment = unit(RaddrSegment::new(remote.addr, remote.rkey));
@@ -167,41 +164,24 @@ impl SendQueue {
             unsafe { put(at, units, segment) };
             units += 1;
         }
-        // SAFETY: the second half of the control segment.
-        let half = unsafe { at.cast::<u64>().add(1) };
-        let flags = u64::from(self.flag_words[flags.0 as usize & 7]);
-        let imm = match frequent.imm {
-            Some(imm) => imm.to_bytes(),
-            // Immediate data that is none is not the device's business, and libmlx5 leaves it as it was; so do we, by one
-            // whole store: the register may be about to get a copy, which would wait for a narrower one.
-            None => {
-                // SAFETY: the half's last four bytes.
-                let at = unsafe { half.cast::<[u8; 4]>().add(1) };
-                // SAFETY: in a free block; the device does not write there.
-                unsafe { at.read() }
-            }
-        };
-        // The first four bytes are the lower ones of the value on the little-endian machines that we are built for.
-        let half_word = u64::from(u32::from_le_bytes(imm)) << 32 | flags;
-        // SAFETY: in a free block.
-        unsafe { half.write(half_word) };
-        let segment =
-            CtrlSegment::new(frequent.opcode, blocks as u16, self.qpn, 0, CtrlFlags::NONE);
-        draft.ctrl = u64::from_be(segment.doorbell());
-        self.put_first_half(at, draft.ctrl | u64::from(units));
+        let mut second = self.second_words[flags.0 as usize & 7];
+        // libmlx5 leaves immediate data that is none as it was, which is not the device's business: zero is one store, and the
+        // register may be about to get a copy, which would wait for several.
+        if let Some(imm) = frequent.imm {
+            second |= u64::from(imm.get()).to_be();
+        }
+        // With the payload's unit.
+        let ds = units + 1;
+        let opcode = u64::from(frequent.opcode.0) << 32 | u64::from(ds);
+        let first = u64::from(blocks as u16) << 40 | opcode | u64::from(self.qpn_word);
+        // SAFETY: the first unit of a free block.
+        unsafe { at.write([first.to_be(), second]) };
         draft.blocks = blocks;
         draft.next = blocks.wrapping_add(1);
         draft.payload = units;
-        draft.ds = units;
-        draft.state = state::READY;
+        draft.ds = ds;
+        draft.state = state::TAKES | state::PENDING;
         true
-    }
-
-    /// Writes the first half of a control segment.
-    #[inline(always)]
-    pub(super) fn put_first_half(&self, at: NonNull<Unit>, half: u64) {
-        // SAFETY: `at` comes from `SendRing::block`, of a block that is free.
-        unsafe { at.cast::<u64>().write(half.to_be()) };
     }
 
     /// Gives the open work request one piece of local memory, in place of what was given before.
@@ -224,15 +204,14 @@ impl SendQueue {
     #[inline(always)]
     pub fn set_sge_frequent(&self, draft: &mut Draft, sge: &Sge) -> bool {
         // Not of no bytes, and not with the mark of inline data.
-        if draft.state != state::READY || (sge.length as i32) <= 0 {
+        if draft.state & state::PENDING == 0 || (sge.length as i32) <= 0 {
             return false;
         }
         let at = self.ring.block(draft.blocks);
         let segment = unit(DataSegment::new(sge.addr, sge.length, sge.lkey));
         // SAFETY: the second or third unit of a free block.
         unsafe { put(at, draft.payload, segment) };
-        draft.ds = draft.payload + 1;
-        self.put_first_half(at, draft.ctrl | u64::from(draft.ds));
+        draft.state = self.done;
         true
     }
 
@@ -285,26 +264,36 @@ impl SendQueue {
     #[inline(always)]
     pub unsafe fn set_inline_frequent(&self, draft: &mut Draft, piece: InlinePiece) -> bool {
         let short = piece.len.wrapping_sub(1) < self.max_short as usize;
-        if !short || draft.state & !state::INLINE != state::READY {
-            return false;
-        }
-        let at = self.ring.block(draft.blocks);
-        // SAFETY: the second or third unit of the block.
-        let header = unsafe { at.add(draft.payload as usize) };
-        // SAFETY: within that unit.
-        let data = unsafe { header.cast::<u8>().add(size_of::<InlineHeader>()) };
-        if data.addr().get() + piece.len > self.ring.end().addr().get() {
+        if !short || draft.state & state::PENDING == 0 {
             return false;
         }
         let length = piece.len as u32;
+        // Beyond the one that is counted.
+        let more = short_units_beyond_one(length);
+        let ds = draft.ds + more;
+        let block = draft.blocks & self.ring.mask();
+        if ds > BLOCK_UNITS && block == self.ring.mask() {
+            return false;
+        }
+        let at = self.ring.block(block);
+        // SAFETY: the second or third unit of the block.
+        let header = unsafe { at.add(draft.payload as usize) };
+        // Whole, so that a copy into the register need not wait; the units are the word's last byte.
+        let first = at.cast::<u64>();
+        // SAFETY: written when it was begun.
+        let word = unsafe { first.read() };
+        // SAFETY: a word of a free block.
+        unsafe { first.write(word.wrapping_add(u64::from(more).to_be())) };
         // SAFETY: a unit of a free block.
         unsafe { header.cast().write(InlineHeader::of_length(length)) };
-        // SAFETY: readable by the caller's promise, and up to the end of the ring there is room.
+        // SAFETY: within that unit.
+        let data = unsafe { header.cast::<u8>().add(size_of::<InlineHeader>()) };
+        // SAFETY: readable by the caller's promise. There is room: the block is not the last one of the ring, or the data does
+        // not reach beyond it.
         unsafe { copy_short(piece.addr, data.as_ptr(), piece.len) };
-        draft.ds = draft.payload + short_units(length);
-        draft.next = draft.blocks.wrapping_add((draft.ds + 3) >> 2);
-        draft.state = state::READY | state::INLINE;
-        self.put_first_half(at, draft.ctrl | u64::from(draft.ds));
+        draft.ds = ds;
+        draft.next = draft.blocks.wrapping_add((ds + 3) >> 2);
+        draft.state = self.done | state::INLINE;
         true
     }
 
@@ -361,14 +350,11 @@ impl SendQueue {
     #[inline(always)]
     unsafe fn give<const EXCLUSIVE: bool>(&mut self, draft: &Draft) {
         self.stop = draft.stop;
+        self.fence = CtrlFlags::NONE;
         let last = self.last_of(draft);
-        let position = Position {
-            blocks: draft.next,
-            head: draft.head,
-            fence: CtrlFlags::NONE,
-        };
+        let alone = draft.head.wrapping_sub(draft.begun) == 1;
         // SAFETY: the caller's promise.
-        unsafe { self.announce_to::<EXCLUSIVE>(position, last) };
+        unsafe { self.announce_to::<EXCLUSIVE>(draft.next, draft.head, last, alone) };
     }
 
     /// The last work request.
@@ -377,7 +363,6 @@ impl SendQueue {
         Last {
             ctrl: self.ring.block(draft.blocks),
             ds: draft.ds,
-            blocks: draft.next.wrapping_sub(draft.blocks),
             inline: draft.state & state::INLINE != 0,
         }
     }

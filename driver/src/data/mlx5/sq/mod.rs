@@ -45,6 +45,9 @@ use super::register::{Announced, Register};
 use super::ring::{SendRing, Unit};
 use crate::sys::barrier;
 
+/// Units of a block.
+const BLOCK_UNITS: u32 = (SEND_WQE_BB / DS_UNIT) as u32;
+
 /// What the queue pair's creation and the device say about a send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendLimits {
@@ -96,8 +99,10 @@ pub struct SendQueue {
     head: u32,
     /// At this `head` the queue may be full, or the next work request has a fence.
     stop: u32,
-    /// The queue pair's number, in the place that it has in a control segment.
+    /// The queue pair's number.
     qpn: u32,
+    /// The same in the place that it has in a control segment's first word.
+    qpn_word: u32,
     /// Flags of each work request.
     always: CtrlFlags,
     /// The next work request's fence, if it asks for none.
@@ -111,10 +116,12 @@ pub struct SendQueue {
     table: &'static quick::Table,
     /// Which classes of operations a batch may have.
     classes: u16,
-    /// Which of them go by the frequent steps.
-    frequent: u16,
-    /// For those: see [`operation::flag_words`].
-    flag_words: [u32; 8],
+    /// A draft's state before its first work request: which of them go by the frequent steps (see [`draft::state`]).
+    ready: u32,
+    /// The same behind a frequent one.
+    done: u32,
+    /// For those: see [`operation::second_words`].
+    second_words: [u64; 8],
     /// Units of the transport's own segment, behind the control segment.
     transport: u32,
     /// Units of 16 bytes of one work request: more could run into blocks that are still posted.
@@ -143,8 +150,6 @@ struct Last {
     ctrl: NonNull<Unit>,
     /// Its units of 16 bytes.
     ds: u32,
-    /// Its blocks.
-    blocks: u32,
     inline: bool,
 }
 
@@ -174,12 +179,14 @@ impl SendQueue {
         let ring = unsafe { SendRing::new(shared.ring(), shared.wqebbs()) };
         assert!(limits.max_wr != 0 && limits.max_wr <= ring.wqebbs());
         assert!(limits.min_inline_header == 0 || limits.min_inline_header == 18);
-        let of_one = ring.wqebbs() / limits.max_wr * (SEND_WQE_BB / DS_UNIT) as u32;
+        let of_one = ring.wqebbs() / limits.max_wr * BLOCK_UNITS;
         let always = if signal_all {
             CtrlFlags::CQ_UPDATE
         } else {
             CtrlFlags::NONE
         };
+        let frequent = operation::frequent(record.kind(), !signature);
+        let ready = u32::from(frequent) << draft::state::CLASSES_SHIFT;
         Self {
             ring,
             slots: shared.slots(),
@@ -187,15 +194,17 @@ impl SendQueue {
             head: 0,
             stop: 0,
             qpn: record.number(),
+            qpn_word: record.number() << 8,
             always,
-            flag_words: operation::flag_words(always),
+            second_words: operation::second_words(always),
             fence: CtrlFlags::NONE,
             signature,
             accepting: false,
             kind: record.kind(),
             table: quick::table(record.kind(), !signature && limits.max_sge != 0, signal_all),
             classes: operation::classes(record.kind()),
-            frequent: operation::frequent(record.kind(), !signature),
+            ready,
+            done: ready | draft::state::TAKES,
             transport: segments::transport_units(record.kind()),
             max_short: quick::max_short(limits.max_inline, of_one),
             max_ds: of_one.min(CtrlSegment::MAX_DS.into()),
@@ -265,7 +274,7 @@ impl SendQueue {
         self.stop = 0;
         self.fence = CtrlFlags::NONE;
         self.shared().reset();
-        self.store_doorbell();
+        self.store_doorbell(self.blocks);
     }
 
     /// Starts the counters elsewhere, so that tests need not post 65536 blocks to see them wrap.
@@ -338,51 +347,54 @@ impl SendQueue {
         unsafe { at.write(byte) };
     }
 
-    /// The work request before a position, of so many units, with [`quick::Written::INLINE`].
+    /// The work request of so many units before a block.
     #[inline(always)]
-    fn last_before(&self, position: &Position, ds: u32) -> Last {
-        let inline = ds & quick::Written::INLINE != 0;
-        let ds = ds & !quick::Written::INLINE;
-        let blocks = (ds + 3) >> 2;
+    fn last_before(&self, blocks: u32, ds: u32, inline: bool) -> Last {
         Last {
-            ctrl: self.ring.block(position.blocks.wrapping_sub(blocks)),
+            ctrl: self.ring.block(blocks.wrapping_sub((ds + 3) >> 2)),
             ds,
-            blocks,
             inline,
         }
     }
 
     #[inline(always)]
-    fn store_doorbell(&self) {
+    fn store_doorbell(&self, blocks: u32) {
         // SAFETY: the second of the record's two words.
         let word = unsafe { self.doorbell.add(doorbell::RECORD_SEND) };
         // SAFETY: writable and aligned by the promise of who made the queue.
         let word = unsafe { AtomicU32::from_ptr(word.as_ptr()) };
-        word.store(doorbell::queue_record(self.blocks), Ordering::Relaxed);
+        word.store(doorbell::queue_record(blocks), Ordering::Relaxed);
     }
 
     /// Gives what was written since the last time to the device.
     #[inline(always)]
     fn announce(&mut self, position: Position, last: Last) {
+        let alone = position.head.wrapping_sub(self.head) == 1;
+        self.fence = position.fence;
         // SAFETY: nothing is promised.
-        unsafe { self.announce_to::<false>(position, last) };
+        unsafe { self.announce_to::<false>(position.blocks, position.head, last, alone) };
     }
 
+    /// `alone` says whether there is one work request.
+    ///
     /// # Safety
     ///
     /// With `EXCLUSIVE`, the register belongs to this queue.
     #[inline(always)]
-    unsafe fn announce_to<const EXCLUSIVE: bool>(&mut self, position: Position, last: Last) {
-        let alone = position.head.wrapping_sub(self.head) == 1;
-        self.blocks = position.blocks;
-        self.head = position.head;
-        self.fence = position.fence;
+    unsafe fn announce_to<const EXCLUSIVE: bool>(
+        &mut self,
+        blocks: u32,
+        head: u32,
+        last: Last,
+        alone: bool,
+    ) {
+        self.blocks = blocks;
+        self.head = head;
         barrier::device_sees_wqe_before_doorbell_record();
-        self.store_doorbell();
+        self.store_doorbell(blocks);
         let announced = Announced {
             ctrl: last.ctrl.cast(),
             ds: last.ds,
-            blocks: last.blocks,
             alone,
             inline: last.inline,
         };

@@ -168,14 +168,17 @@ impl Operation {
     }
 }
 
-/// The first four bytes of a control segment's second half by the lower three of libibverbs' flags (fence, signaled,
-/// solicited), as the machine reads them.
-pub(super) fn flag_words(always: CtrlFlags) -> [u32; 8] {
-    std::array::from_fn(|asked| {
-        let flags = SendFlags(asked as u32).ctrl(CtrlFlags::NONE);
-        let flags = CtrlFlags(always.0 | flags.0);
-        CtrlSegment::new(Opcode::NOP, 0, 0, 0, flags).unit()[1] as u32
-    })
+/// A control segment's second word without immediate data, as memory holds it, by the lower three of libibverbs' flags
+/// (fence, signaled, solicited).
+pub(super) const fn second_words(always: CtrlFlags) -> [u64; 8] {
+    let mut words = [0; 8];
+    let mut asked = 0;
+    while asked < words.len() {
+        let flags = SendFlags(asked as u32).ctrl(CtrlFlags::NONE).with(always);
+        words[asked] = CtrlSegment::new(Opcode::NOP, 0, 0, 0, flags).unit()[1];
+        asked += 1;
+    }
+    words
 }
 
 /// A work request of which everything but the payload is known.

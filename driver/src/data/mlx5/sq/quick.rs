@@ -6,72 +6,72 @@
 
 use std::ptr::NonNull;
 
-use wqe_format::mlx5::{CtrlFlags, DS_UNIT, DataSegment, InlineHeader, Opcode, RaddrSegment};
+use wqe_format::mlx5::{
+    CtrlFlags, CtrlSegment, DS_UNIT, DataSegment, InlineHeader, Opcode, RaddrSegment,
+};
 
 use super::super::record::{QueueKind, Slots};
 use super::super::ring::{SendRing, Unit, copy_short};
-use super::SendQueue;
+use super::operation;
 use super::request::{InlinePiece, SendFlags, SendRequest};
-use super::segments::short_units;
+use super::segments::short_units_beyond_one;
+use super::{BLOCK_UNITS, SendQueue};
 
-/// What goes with a frequent opcode; none of it tells a frequent one from others.
+/// What goes with a frequent opcode beside what its entry says.
 mod part {
-    pub(super) const QUICK: u8 = 1;
-    pub(super) const REMOTE: u8 = 1 << 1;
-    pub(super) const IMM: u8 = 1 << 2;
-    pub(super) const INVALIDATE: u8 = 1 << 3;
+    pub(super) const IMM: u8 = 1;
+    pub(super) const INVALIDATE: u8 = 1 << 1;
 }
 
 /// What is known of libibverbs' opcodes and flags on a kind of queue.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// mlx5's opcode, where both the control segment's first word and a record have it.
-    opcodes: [u64; 16],
-    /// See [`part`]; nothing if it is not a frequent one.
+    /// Zero if it is not a frequent one; else what it adds to the control segment's first word: mlx5's opcode, and the units
+    /// of a work request with one element. Those are odd if it has a remote address ([`REMOTE`]).
+    entries: [u64; 16],
+    /// See [`part`].
     parts: [u8; 16],
-    /// The control segment's flags by the lower three of libibverbs' (fence, signaled, solicited), where its second word has
-    /// them.
+    /// The control segment's second word without immediate data, as memory holds it, by the lower three of libibverbs' flags
+    /// (fence, signaled, solicited).
     flags: [u64; 8],
 }
 
-/// Where both words have the opcode, and the second one the flags.
-const SHIFT: u32 = 32;
+/// Where an entry and a record have the opcode.
+const OPCODE_SHIFT: u32 = 32;
+/// Units of a work request with one element: control segment, element.
+const LOCAL_UNITS: u64 = 2;
+/// With a remote address between them.
+const REMOTE_UNITS: u64 = 3;
+/// The bit of an entry that tells the two.
+const REMOTE: u64 = 1;
+const _: () = assert!(LOCAL_UNITS & REMOTE == 0 && REMOTE_UNITS & REMOTE != 0);
 
 impl Table {
     const fn new(reliable: bool, always: CtrlFlags) -> Self {
-        let mut table = Self {
-            opcodes: [0; 16],
-            parts: [0; 16],
-            flags: [0; 8],
-        };
+        let mut table = Self::NONE;
         let known = [
-            (0, Opcode::RDMA_WRITE, part::REMOTE),
-            (1, Opcode::RDMA_WRITE_IMM, part::REMOTE | part::IMM),
-            (2, Opcode::SEND, 0),
-            (3, Opcode::SEND_IMM, part::IMM),
-            (9, Opcode::SEND_INVAL, part::INVALIDATE),
-            (4, Opcode::RDMA_READ, part::REMOTE),
+            (0, Opcode::RDMA_WRITE, REMOTE_UNITS, 0),
+            (1, Opcode::RDMA_WRITE_IMM, REMOTE_UNITS, part::IMM),
+            (2, Opcode::SEND, LOCAL_UNITS, 0),
+            (3, Opcode::SEND_IMM, LOCAL_UNITS, part::IMM),
+            (9, Opcode::SEND_INVAL, LOCAL_UNITS, part::INVALIDATE),
+            (4, Opcode::RDMA_READ, REMOTE_UNITS, 0),
         ];
         let mut place = 0;
         while place < known.len() {
-            let (number, opcode, parts) = known[place];
+            let (number, opcode, units, parts) = known[place];
             if reliable || opcode.0 != Opcode::RDMA_READ.0 {
-                table.opcodes[number] = (opcode.0 as u64) << SHIFT;
-                table.parts[number] = part::QUICK | parts;
+                table.entries[number] = (opcode.0 as u64) << OPCODE_SHIFT | units;
+                table.parts[number] = parts;
             }
             place += 1;
         }
-        let mut asked = 0;
-        while asked < table.flags.len() {
-            let flags = SendFlags(asked as u32).ctrl(CtrlFlags::NONE).with(always);
-            table.flags[asked] = (flags.0 as u64) << SHIFT;
-            asked += 1;
-        }
+        table.flags = operation::second_words(always);
         table
     }
 
     const NONE: Self = Self {
-        opcodes: [0; 16],
+        entries: [0; 16],
         parts: [0; 16],
         flags: [0; 8],
     };
@@ -112,7 +112,8 @@ pub(super) struct Hot {
     ring: SendRing,
     slots: Slots,
     table: &'static Table,
-    qpn: u32,
+    /// The queue pair's number, where the control segment's first word has it.
+    qpn: u64,
     max_short: u32,
 }
 
@@ -123,109 +124,117 @@ impl SendQueue {
             ring: self.ring,
             slots: self.slots,
             table: self.table,
-            qpn: self.qpn,
+            qpn: self.qpn_word.into(),
             max_short: self.max_short,
         }
     }
 }
 
-/// What was written: units and blocks of a work request.
+/// What was written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
-    /// Units of 16 bytes, and [`INLINE`](Self::INLINE); zero if nothing was written.
+    /// The control segment.
+    pub(super) ctrl: NonNull<Unit>,
+    /// Units of 16 bytes.
     pub(super) ds: u32,
+    /// Blocks.
     pub(super) blocks: u32,
-}
-
-impl Written {
-    pub(super) const NOTHING: Self = Self { ds: 0, blocks: 0 };
-    /// With inline data. One number, so that a loop carries one.
-    pub(super) const INLINE: u32 = 1 << 31;
+    /// Whether it has inline data.
+    pub(super) inline: bool,
 }
 
 impl Hot {
     /// Writes a work request if it is a frequent one, at a block of which the ring has one and a half free, and remembers it;
     /// `head` counts it already. No fence follows from an earlier one.
     #[inline(always)]
-    pub(super) fn put<R: SendRequest>(&self, blocks: u32, head: u32, request: &R) -> Written {
+    pub(super) fn put<R: SendRequest>(
+        &self,
+        blocks: u32,
+        head: u32,
+        request: &R,
+    ) -> Option<Written> {
         let table = self.table;
         let number = request.opcode().0 as usize;
-        if number >= table.parts.len() || table.parts[number] == 0 {
-            return Written::NOTHING;
+        if number >= table.entries.len() || table.entries[number] == 0 {
+            return None;
         }
-        let parts = table.parts[number];
-        let opcode = table.opcodes[number];
+        let mut entry = table.entries[number];
         let flags = request.flags();
         let [sge] = request.sges() else {
-            return Written::NOTHING;
+            return None;
         };
         let block = blocks & self.ring.mask();
         let ctrl = self.ring.block(block);
         // Where the data goes.
         let mut offset = DS_UNIT;
-        if parts & part::REMOTE != 0 {
+        if entry & REMOTE != 0 {
             let remote = request.remote();
             let segment = RaddrSegment::new(remote.addr, remote.rkey).unit();
             // SAFETY: the second unit of a free block.
             unsafe { write(ctrl, DS_UNIT, segment) };
             offset = 2 * DS_UNIT;
         }
-        let before = (offset / DS_UNIT) as u32;
         let length = sge.length;
         let written = if flags.contains(SendFlags::INLINE) {
+            // None of no bytes, which has no header.
+            if length.wrapping_sub(1) >= self.max_short {
+                return None;
+            }
+            // Beyond the one that an element takes.
+            entry += u64::from(short_units_beyond_one(length));
+            let ds = entry as u32;
+            if ds > BLOCK_UNITS && block == self.ring.mask() {
+                return None;
+            }
             // SAFETY: a unit of the block.
             let header = unsafe { ctrl.byte_add(offset) };
-            // SAFETY: within that unit.
-            let at = unsafe { header.cast::<u8>().add(size_of::<InlineHeader>()) };
-            let end = at.addr().get() + length as usize;
-            // None of no bytes, which has no header.
-            if length.wrapping_sub(1) >= self.max_short || end > self.ring.end().addr().get() {
-                return Written::NOTHING;
-            }
             // SAFETY: a unit of a free block.
             unsafe { header.cast().write(InlineHeader::of_length(length)) };
+            // SAFETY: within that unit.
+            let at = unsafe { header.cast::<u8>().add(size_of::<InlineHeader>()) };
             let from = InlinePiece::of_sge(sge).addr;
-            // SAFETY: readable by the trait's promise, and up to the end of the ring there is room.
+            // SAFETY: readable by the trait's promise. There is room: the block is not the last one of the ring, or the
+            // data does not reach beyond it.
             unsafe { copy_short(from, at.as_ptr(), length as usize) };
-            let ds = before + short_units(length);
             Written {
-                ds: ds | Written::INLINE,
+                ctrl,
+                ds,
                 blocks: (ds + 3) >> 2,
+                inline: true,
             }
         } else {
             // None of no bytes, and none with the mark of inline data.
             if (length as i32) <= 0 {
-                return Written::NOTHING;
+                return None;
             }
             let segment = DataSegment::new(sge.addr, length, sge.lkey).unit();
             // SAFETY: the second or third unit of a free block.
             unsafe { write(ctrl, offset, segment) };
             Written {
-                ds: before + 1,
+                ctrl,
+                ds: entry as u32,
                 blocks: 1,
+                inline: false,
             }
         };
         // The big-endian words of a `CtrlSegment`, put together from what is known of them.
         let index = u64::from(blocks as u16) << 40;
-        let ds = written.ds & !Written::INLINE;
-        let first = index | opcode | u64::from(self.qpn << 8 | ds);
+        let first = index | entry | self.qpn;
         let mut second = table.flags[flags.0 as usize & 7];
-        if parts & (part::IMM | part::INVALIDATE) != 0 {
-            let imm = if parts & part::IMM != 0 {
+        if table.parts[number] != 0 {
+            let imm = if table.parts[number] & part::IMM != 0 {
                 request.imm().get()
             } else {
                 request.invalidate_rkey()
             };
-            second |= u64::from(imm);
+            second |= u64::from(imm).to_be();
         }
         // SAFETY: the first unit of a free block.
-        unsafe { write(ctrl, 0, [first.to_be(), second.to_be()]) };
+        unsafe { write(ctrl, 0, [first.to_be(), second]) };
+        let rest = entry & !u64::from(CtrlSegment::MAX_DS) | u64::from(head);
         // SAFETY: there are as many records as blocks; the queue that this was copied from has the record.
-        unsafe {
-            self.slots
-                .set_plain(block, request.wr_id(), opcode | u64::from(head))
-        };
-        written
+        unsafe { self.slots.set_plain(block, request.wr_id(), rest) };
+        Some(written)
     }
 }
 

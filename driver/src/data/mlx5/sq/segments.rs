@@ -268,10 +268,10 @@ impl SendQueue {
     }
 }
 
-/// [`InlineHeader::units`] of a short length, which takes no care for overflow.
+/// [`InlineHeader::units`] of a short length, less one; takes no care for overflow.
 #[inline(always)]
-pub(super) const fn short_units(length: u32) -> u32 {
-    (size_of::<InlineHeader>() as u32 + length + 15) >> 4
+pub(super) const fn short_units_beyond_one(length: u32) -> u32 {
+    (size_of::<InlineHeader>() as u32 + length - 1) >> 4
 }
 
 /// Units of the transport's own segment behind the control segment.

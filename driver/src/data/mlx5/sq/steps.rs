@@ -65,9 +65,6 @@ impl SendQueue {
         operation: &Operation,
     ) -> Result<(), PostError> {
         self.end(draft)?;
-        if draft.begun != self.head {
-            return Err(PostError::Incomplete);
-        }
         if draft.head == draft.stop {
             draft.stop = self.look_for_room(draft.head)?;
         }
@@ -84,18 +81,13 @@ impl SendQueue {
         let asked = CtrlFlags(self.always.0 | flags.ctrl(fence).0);
         let segment = CtrlSegment::new(it.opcode, blocks as u16, self.qpn, it.ds as u8, asked)
             .with_opmod(it.opmod);
-        draft.ctrl = u64::from_be(segment.doorbell()) & !u64::from(CtrlSegment::MAX_DS);
         let at = self.ring.block(blocks);
-        self.put_first_half(at, draft.ctrl | u64::from(it.ds));
+        // SAFETY: the first eight bytes of a free block.
+        unsafe { at.cast::<u64>().write(segment.doorbell()) };
         // SAFETY: behind the first eight bytes of a free block.
         let half = unsafe { at.cast::<u64>().add(1) };
-        match it.imm {
-            // SAFETY: as above.
-            Some(imm) => unsafe { half.write(unit(segment.with_imm(imm))[1]) },
-            // Immediate data that is none stays as it was.
-            // SAFETY: as above; the first four bytes are the lower ones on the little-endian machines that we are built for.
-            None => unsafe { half.cast::<u32>().write(unit(segment)[1] as u32) },
-        }
+        // SAFETY: as above.
+        unsafe { half.write(unit(segment.with_imm(it.imm.unwrap_or_default()))[1]) };
         draft.head = draft.head.wrapping_add(1);
         self.remember(blocks, wr_id, draft.head, it.opcode.0, it.kind);
         draft.blocks = blocks;
@@ -111,19 +103,25 @@ impl SendQueue {
             )
             | state::if_so(it.next_fence != CtrlFlags::NONE, state::FENCE_NEXT);
         draft.set_ds(it.ds);
-        if draft.state & state::LOOK != 0 && self.frequent != 0 {
-            // The frequent ones do not look.
-            draft.stop = draft.head;
-        }
+        self.settle(draft);
         Ok(())
     }
 
-    /// Ends the last work request. One that lacks what its operation needs (a datagram's destination, an atomic's memory) is
-    /// not taken.
+    /// Ends the last work request, if nothing was posted past the draft. One that lacks what its operation needs (a datagram's
+    /// destination, an atomic's memory) is not taken.
     #[inline(always)]
     fn end(&self, draft: &mut Draft) -> Result<(), PostError> {
         if let Some(error) = draft.error {
             return Err(error);
+        }
+        if draft.begun != self.head {
+            return Err(PostError::Incomplete);
+        }
+        if draft.state & state::PENDING != 0 {
+            // A frequent one without a payload has been counted as if it had one.
+            draft.state &= !state::PENDING;
+            draft.set_ds(draft.payload);
+            self.write_ds(draft);
         }
         if draft.state & (state::NEEDS_PAYLOAD | state::NEEDS_DESTINATION) != 0 {
             return Err(PostError::Incomplete);
@@ -134,20 +132,28 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Frequent ones may follow if there is nothing to do about the last one.
+    #[inline(always)]
+    fn settle(&self, draft: &mut Draft) {
+        if draft.state & state::LOOK == 0 {
+            draft.state |= self.ready;
+        }
+    }
+
     /// Says the work request's length in its control segment.
     #[inline(always)]
     pub(super) fn write_ds(&self, draft: &Draft) {
-        let at = self.ring.block(draft.blocks);
-        self.put_first_half(at, draft.ctrl | u64::from(draft.ds));
+        let at = self.ring.block(draft.blocks).cast::<u64>();
+        // SAFETY: the first eight bytes of the block, written when the work request was begun.
+        let word = u64::from_be(unsafe { at.read() }) & !u64::from(CtrlSegment::MAX_DS);
+        // SAFETY: as above; the block is free.
+        unsafe { at.write((word | u64::from(draft.ds)).to_be()) };
     }
 
     /// The end of a batch that is not as most are.
     #[inline(never)]
     pub(super) fn commit_other(&mut self, mut draft: Draft) -> Result<u32, PostError> {
         self.end(&mut draft)?;
-        if draft.begun != self.head {
-            return Err(PostError::Incomplete);
-        }
         let count = draft.head.wrapping_sub(self.head);
         if count == 0 {
             let refused = Err(PostError::WrongState);
@@ -320,9 +326,9 @@ impl SendQueue {
     #[inline(always)]
     fn set_payload(&self, draft: &mut Draft, cursor: Cursor, inline: bool) {
         draft.set_ds(cursor.ds());
-        // A frequent step does not look whether the payload before was longer.
-        let gone = state::NEEDS_PAYLOAD | state::INLINE | state::FREQUENT;
+        let gone = state::NEEDS_PAYLOAD | state::INLINE | state::PENDING;
         draft.state = draft.state & !gone | state::if_so(inline, state::INLINE);
+        self.settle(draft);
         self.write_ds(draft);
     }
 
@@ -380,10 +386,9 @@ impl SendQueue {
             ctrl.opcode().0,
             WorkKind::Raw,
         );
-        draft.ctrl = u64::from(word.into_bits().get()) << 32
-            | u64::from(ctrl.qpn_ds.into_bits().get() & !u32::from(CtrlSegment::MAX_DS));
+        // SAFETY: the first four bytes of a free block.
+        unsafe { self.ring.block(draft.blocks).cast().write(word) };
         draft.set_ds(ds);
-        self.write_ds(draft);
         Ok(())
     }
 }

@@ -99,8 +99,11 @@ impl SendQueue {
             Opcode::UMR.0,
             WorkKind::Mkey,
         );
-        // It was begun as a NOP, whose number is 0.
-        draft.ctrl |= u64::from(Opcode::UMR.0) << 32;
+        // It was begun as a NOP.
+        // SAFETY: the fourth byte of a control segment.
+        let opcode = unsafe { self.ring.block(draft.blocks).cast::<u8>().add(3) };
+        // SAFETY: as above, in a free block.
+        unsafe { opcode.write(Opcode::UMR.0) };
         draft.state = draft.state & state::NEEDS_SIGNATURE | state::FENCE_NEXT | state::INLINE;
         draft.stop = draft.head;
         draft.set_ds(cursor.ds());
