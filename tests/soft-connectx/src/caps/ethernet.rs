@@ -54,7 +54,8 @@ fn properties(caps: &mut FlowTablePropLayout<&mut [u8]>) {
         .set_modify_root(true)
         .set_identified_miss_table_mode(true)
         .set_flow_table_modify(true);
-    caps.set_max_ft_level(64)
+    // Linux 6.12 makes the last table of its NIC tree at level 66.
+    caps.set_max_ft_level(128)
         .set_log_max_ft_size(16)
         .set_log_max_ft_num(8)
         .set_log_max_flow(16)

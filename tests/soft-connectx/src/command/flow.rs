@@ -25,7 +25,7 @@ use crate::resources::{Destination, FlowCounter, FlowEntry, FlowGroup, FlowTable
 
 /// Largest table, and highest level, as the capabilities tell.
 const LOG_LARGEST: u8 = 16;
-const LEVELS: u8 = 64;
+const LEVELS: u8 = 128;
 /// Counters of one `ALLOC_FLOW_COUNTER`, at most.
 const BULK: u32 = 128;
 /// `table_miss_action`: on to `table_miss_id` (`MLX5_FLOW_TABLE_MISS_ACTION_FWD`).
