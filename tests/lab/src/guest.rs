@@ -619,6 +619,9 @@ fn remove_leftovers(runs: &Path) {
     }
 }
 
+/// The file beside our plug-in that has it claim mlx5 devices, which it does on request only (`cargo xtask install --mlx5`).
+const CLAIM_MLX5: &str = "claim-mlx5";
+
 /// Copies our provider under the names that the supported libibverbs releases look for.
 fn share_provider(config: &Config, dir: &Path) -> Result<()> {
     let built = config
@@ -636,6 +639,9 @@ fn share_provider(config: &Config, dir: &Path) -> Result<()> {
             built.display()
         )
     })?;
+    if config.device == Device::Mlx5 {
+        File::create(dir.join(CLAIM_MLX5))?;
+    }
     for abi in setup::PROVIDER_ABIS {
         symlink(
             "liboxverbs_ffi.so",
