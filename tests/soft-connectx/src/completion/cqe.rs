@@ -44,6 +44,8 @@ pub(crate) struct Source {
     pub(crate) sl: u8,
     /// Low bits of the destination LID.
     pub(crate) path: u8,
+    /// The partition key that the packet had; the kernel's general service queue pair looks for it.
+    pub(crate) pkey: u16,
     /// 0 none, 1 a global route header, 2 IPv4, 3 IPv6 (mlx5_ib `mlx5_cqe_is_ipv6`: `flags_rqpn` bits 28 and 29).
     pub(crate) grh: u8,
 }
@@ -86,7 +88,10 @@ impl Cqe {
         timestamp: u64,
     ) -> Cqe {
         let (opcode, word) = match what {
-            Received::Send => (CqeOpcode::RESP_SEND, 0),
+            Received::Send => {
+                let pkey = source.map_or(0, |source| source.pkey);
+                (CqeOpcode::RESP_SEND, pkey.into())
+            }
             Received::SendImm(imm) => (CqeOpcode::RESP_SEND_IMM, imm),
             Received::SendInv(key) => (CqeOpcode::RESP_SEND_INV, key),
             Received::WriteImm(imm) => (CqeOpcode::RESP_WR_IMM, imm),

@@ -121,14 +121,14 @@ fn receive_one(device: &mut Device, qpn: u32, packet: &Packet, deth: Deth) {
         .extended
         .imm
         .map_or(Received::Send, Received::SendImm);
-    let source = source(&packet.route, deth.source_qp);
+    let source = source(&packet.route, deth.source_qp, packet.bth.pkey);
     let time = timestamp(device);
     let cqe = Cqe::received(taken.owner, what, len as u32, Some(source), time)
         .solicited(packet.bth.solicited);
     complete(device, qpn, taken.cqn, &cqe);
 }
 
-fn source(route: &Route, qpn: u32) -> Source {
+fn source(route: &Route, qpn: u32, pkey: u16) -> Source {
     match route {
         Route::InfiniBand {
             slid, sl, global, ..
@@ -137,6 +137,7 @@ fn source(route: &Route, qpn: u32) -> Source {
             slid: *slid,
             sl: *sl,
             path: 0,
+            pkey,
             grh: u8::from(global.is_some()),
         },
         // On Ethernet the two low bits of the service level say which header there was: 0 RoCE v1, 1 IPv6, 2 IPv4
@@ -149,6 +150,7 @@ fn source(route: &Route, qpn: u32) -> Source {
                 (Some(_), Some(_)) => 2,
             },
             grh: 1,
+            pkey,
             ..Source::default()
         },
     }
