@@ -8,7 +8,7 @@
 //! | 0x20 | arm a completion queue, 8 bytes |
 //! | 0x40 | consumer index of an event queue, and arm it |
 //! | 0x48 | consumer index of an event queue |
-//! | 0x800 | two BlueFlame registers of 256 bytes, and two more for fast requests |
+//! | 0x800 | two BlueFlame registers of 512 bytes, and from 0xc00 two more, for fast requests: the kernel registers memory there |
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) const LAST_PAGE: u32 = (crate::device::BAR0_SIZE / PAGE_SIZE) as u32 
 const ARM_CQ: u64 = 0x20;
 const ARM_EQ: u64 = 0x40;
 const CONSUMER_EQ: u64 = 0x48;
-const BLUE_FLAME: std::ops::Range<u64> = 0x800..0xc00;
+const BLUE_FLAME: std::ops::Range<u64> = 0x800..0x1000;
 
 /// Registers of 8 bytes of which a bus of 32 bits wrote one half.
 #[derive(Debug, Default)]

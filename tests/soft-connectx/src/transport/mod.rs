@@ -80,7 +80,7 @@ impl Qp {
     }
 }
 
-/// Bytes were written at `register` (an offset in the page, of 0x800..0xc00) of a doorbell page.
+/// Bytes were written at `register` (an offset in the page, of 0x800..0x1000) of a doorbell page.
 pub(crate) fn doorbell(device: &mut Device, uar: u32, register: u32, bytes: &[u8]) {
     let rung = device.transport.copies.write(uar, register, bytes);
     if let Some(qpn) = rung.queue {
