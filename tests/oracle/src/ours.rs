@@ -15,7 +15,7 @@ use crate::ring::{BLOCK, Shared};
 
 /// Zeroed memory on page boundaries.
 #[derive(Debug)]
-struct Pages {
+pub(crate) struct Pages {
     start: NonNull<u8>,
     layout: Layout,
 }
@@ -26,7 +26,7 @@ impl Pages {
     /// # Errors
     ///
     /// No memory.
-    fn new(len: usize) -> Result<Self> {
+    pub(crate) fn new(len: usize) -> Result<Self> {
         let layout = Layout::from_size_align(len.next_multiple_of(4096), 4096)?;
         // SAFETY: the size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
@@ -39,7 +39,7 @@ impl Pages {
     /// # Safety
     ///
     /// Not used after the pages are dropped.
-    unsafe fn whole(&self) -> Shared {
+    pub(crate) unsafe fn whole(&self) -> Shared {
         // SAFETY: mapped while `self` lives.
         unsafe { Shared::new(self.start, self.layout.size()) }
     }

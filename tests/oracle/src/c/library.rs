@@ -11,6 +11,7 @@ use oxverbs_ffi::abi::objects::{
     ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_device, ibv_mr, ibv_mw, ibv_pd,
     ibv_qp, ibv_qp_ex, ibv_srq,
 };
+use oxverbs_ffi::abi::wq::{ibv_wq, ibv_wq_attr, ibv_wq_init_attr};
 
 /// The text of the last failure of the loader.
 fn loader_error() -> String {
@@ -117,6 +118,10 @@ pub enum Slot {
     CreateQpEx = 56,
     /// `create_cq_ex`.
     CreateCqEx = 120,
+    /// `create_wq`.
+    CreateWq = 136,
+    /// `modify_wq`.
+    ModifyWq = 144,
     /// `alloc_td`.
     AllocTd = 192,
     /// `alloc_parent_domain`.
@@ -139,6 +144,11 @@ pub mod slot_types {
     /// `create_srq_ex`.
     pub type CreateSrqEx =
         unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq;
+    /// `create_wq`.
+    pub type CreateWq =
+        unsafe extern "C" fn(*mut ibv_context, *mut ibv_wq_init_attr) -> *mut ibv_wq;
+    /// `modify_wq`.
+    pub type ModifyWq = unsafe extern "C" fn(*mut ibv_wq, *mut ibv_wq_attr) -> c_int;
     /// `get_srq_num`.
     pub type GetSrqNum = unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int;
     /// `open_xrcd`, `alloc_td` and `alloc_parent_domain`: a context and a struct of attributes.

@@ -141,6 +141,45 @@ impl Places {
         })
     }
 
+    /// A shared receive queue's ring, and the index by which completions name it (if it is not basic).
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not know it.
+    pub fn srq(&self, fd: i32, handle: u32) -> Result<(RecvMemory, u32)> {
+        let number = self.hca.number_of_handle(fd, handle);
+        let srq = number.and_then(|number| self.hca.srq(number));
+        let srq = srq.context("no such shared receive queue")?;
+        Ok((
+            RecvMemory {
+                ring: shared(srq.ring.address, srq.ring.len())?,
+                entry: 1 << srq.ring.shift,
+                record: shared(srq.dbrec, 4)?,
+            },
+            srq.uidx,
+        ))
+    }
+
+    /// A receive work queue's ring, and the index by which completions name it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not know it.
+    pub fn wq(&self, fd: i32, handle: u32) -> Result<(RecvMemory, u32)> {
+        let number = self.hca.number_of_handle(fd, handle);
+        let wq = number.and_then(|number| self.hca.wq(number));
+        let wq = wq.context("no such receive work queue")?;
+        let ring = wq.recv.context("no receive ring")?;
+        Ok((
+            RecvMemory {
+                ring: shared(ring.address, ring.len())?,
+                entry: 1 << ring.shift,
+                record: shared(wq.dbrec, 4)?,
+            },
+            wq.uidx,
+        ))
+    }
+
     /// The device's end of a completion queue.
     ///
     /// # Errors

@@ -5,5 +5,6 @@ pub mod device;
 pub mod dv;
 pub mod library;
 pub mod locate;
+pub mod pool;
 pub mod post;
 pub mod subject;

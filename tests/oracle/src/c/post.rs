@@ -11,6 +11,7 @@ use oxverbs_ffi::abi::work::{
 
 use super::dv::DirectQp;
 use crate::call::{Api, Opcode, Outcome, Piece, Post, Service, Wr, flags};
+use crate::receive::Receive;
 
 /// Slots of `ibv_context.ops`.
 pub mod slot {
@@ -203,6 +204,40 @@ impl Chain {
     /// The first work request, for callers that time only the call.
     pub fn first(&mut self) -> *mut ibv_send_wr {
         self.wrs.as_mut_ptr()
+    }
+}
+
+/// Posts a list of receives.
+///
+/// # Safety
+///
+/// `queue` is one that `post` takes.
+pub unsafe fn post_receives(post: PostRecv, queue: *mut c_void, list: &[Receive]) -> Outcome {
+    let mut sges: Vec<Vec<ibv_sge>> = list
+        .iter()
+        .map(|(_, pieces)| pieces.iter().map(sge).collect())
+        .collect();
+    let mut wrs: Vec<ibv_recv_wr> = list
+        .iter()
+        .zip(&mut sges)
+        .map(|((id, _), sges)| ibv_recv_wr {
+            wr_id: *id,
+            next: ptr::null_mut(),
+            sg_list: sges.as_mut_ptr(),
+            num_sge: sges.len() as i32,
+        })
+        .collect();
+    for index in 1..wrs.len() {
+        let next = &raw mut wrs[index];
+        wrs[index - 1].next = next;
+    }
+    let first = wrs.as_mut_ptr();
+    let mut bad = ptr::null_mut();
+    // SAFETY: the caller's queue and a linked list.
+    let errno = unsafe { post(queue, first, &raw mut bad) };
+    Outcome {
+        errno,
+        refused: (errno != 0).then(|| (bad.addr() - first.addr()) / size_of::<ibv_recv_wr>()),
     }
 }
 

@@ -1,16 +1,16 @@
 //! A queue pair of libibverbs, with whichever provider has the device.
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use anyhow::Result;
 use oxverbs_ffi::abi::objects::{ibv_cq, ibv_cq_ex, ibv_qp, ibv_qp_ex};
-use oxverbs_ffi::abi::work::{ibv_poll_cq_attr, ibv_recv_wr, ibv_sge, ibv_wc};
+use oxverbs_ffi::abi::work::{ibv_poll_cq_attr, ibv_wc};
 use wqe_format::mlx5::Cqe64;
 
 use super::device::{CDevice, Object, QpSpec};
 use super::dv::DirectQp;
 use super::locate::Places;
-use super::post::{Chain, PostSend, build, context_op, slot};
+use super::post::{Chain, PostSend, build, context_op, post_receives, slot};
 use crate::call::{Api, Outcome, Piece, Post, Service};
 use crate::campaign::Maker;
 use crate::ring::CqWriter;
@@ -242,40 +242,9 @@ impl Completing for CSubject<'_> {
     }
 
     fn post_receives(&mut self, list: &[(u64, Vec<Piece>)]) -> Outcome {
-        let mut sges: Vec<Vec<ibv_sge>> = list
-            .iter()
-            .map(|(_, pieces)| {
-                let sge = |piece: &Piece| ibv_sge {
-                    addr: piece.address,
-                    length: piece.len,
-                    lkey: piece.lkey,
-                };
-                pieces.iter().map(sge).collect()
-            })
-            .collect();
-        let mut wrs: Vec<ibv_recv_wr> = list
-            .iter()
-            .zip(&mut sges)
-            .map(|((id, _), sges)| ibv_recv_wr {
-                wr_id: *id,
-                next: ptr::null_mut(),
-                sg_list: sges.as_mut_ptr(),
-                num_sge: sges.len() as i32,
-            })
-            .collect();
-        for index in 1..wrs.len() {
-            let next = &raw mut wrs[index];
-            wrs[index - 1].next = next;
-        }
-        let first = wrs.as_mut_ptr();
-        let mut bad = ptr::null_mut();
         let post = self.device.post_recv();
-        // SAFETY: this subject's queue pair and a linked list.
-        let errno = unsafe { post(self.qp.pointer().cast(), first, &raw mut bad) };
-        Outcome {
-            errno,
-            refused: (errno != 0).then(|| (bad.addr() - first.addr()) / size_of::<ibv_recv_wr>()),
-        }
+        // SAFETY: this subject's queue pair.
+        unsafe { post_receives(post, self.qp.pointer().cast(), list) }
     }
 
     fn recv_memory(&self) -> Result<RecvMemory> {

@@ -116,6 +116,13 @@ impl Hca {
         }
     }
 
+    /// The receive work queue with that number.
+    pub fn wq(&self, number: u32) -> Option<Arc<QueuePair>> {
+        let kernel = self.kernel.lock();
+        let wq = kernel.devices[self.device].wqs.get(&number)?;
+        Some(wq.queue.clone())
+    }
+
     /// The number behind a handle of the context that was opened as `fd` (`qp_handle` and so on of the
     /// core's commands; in libibverbs `ibv_qp::handle`).
     pub fn number_of_handle(&self, fd: i32, handle: u32) -> Option<u32> {
@@ -126,6 +133,7 @@ impl Hca {
             | Object::Cq(n)
             | Object::Qp(n)
             | Object::Srq(n)
+            | Object::Wq(n)
             | Object::Ah(n) => Some(n),
             _ => None,
         }
