@@ -22,6 +22,7 @@ use crate::c::subject::{CMaker, CSubject};
 use crate::call::Service;
 use crate::campaign::{self, Maker, Plan, Report};
 use crate::compare::{Findings, divergence};
+use crate::lifecycle::{self, CLiving, Living, Make, NativeLiving};
 use crate::matrix;
 use crate::native::{NativeMaker, NativeSubject};
 use crate::own_pool::OwnPool;
@@ -242,6 +243,35 @@ fn matrix(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {
             findings.entry(subject.name()).or_default().add(found);
         }
     }
+    // Queues that change while completions wait.
+    let context = oxverbs::Context::open("mlx5_1")?;
+    for polling in [Polling::Array, Polling::Lazy] {
+        let make_c = |name, device, index| -> Result<Box<dyn Living + '_>> {
+            let places = Places::new(kernel, index);
+            Ok(Box::new(CLiving::new(name, device, &places, polling)?))
+        };
+        let theirs = || make_c("libmlx5", &official, 0);
+        let native = || -> Result<Box<dyn Living + '_>> {
+            let hca = kernel.hca(1);
+            Ok(Box::new(NativeLiving::new(&context, &hca, polling)?))
+        };
+        let shim = || make_c("shim", shim.as_ref().context("no plug-in")?, 1);
+        let mut subjects: Vec<(&str, &Make<'_>, u8)> =
+            vec![("libmlx5", &theirs, 0), ("native", &native, 1)];
+        if arguments.plugin.is_some() {
+            subjects.push(("shim", &shim, 1));
+        }
+        for (name, make, index) in subjects {
+            let found = lifecycle::compare(
+                kernel,
+                (&theirs, &kernel.hca(0)),
+                (make, &kernel.hca(index.into())),
+                arguments.rounds,
+                arguments.seed,
+            )?;
+            findings.entry(name).or_default().add(found);
+        }
+    }
     // Receive work requests, whose bytes only completions make room for.
     for (round, (wr, sge)) in [(1, 1), (5, 3), (16, 4), (30, 7), (64, 16)]
         .into_iter()
@@ -452,6 +482,7 @@ fn bench(arguments: &Bench) -> Result<u8> {
     let mut figures = figure::merge(&default.figures, &best.figures);
     limits::judge(&mut figures);
     println!("{}\n", report::table(&lines));
+    println!("{}\n", report::counts(&lines));
     println!("{}", figure::tables(&figures));
     if let Some(file) = &arguments.json {
         let json =

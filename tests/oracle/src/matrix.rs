@@ -3,6 +3,7 @@
 use anyhow::Result;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde::Serialize;
 use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
 
 use crate::c::device::QpSpec;
@@ -252,8 +253,10 @@ fn request(id: u64, opcode: Opcode, pieces: Vec<Piece>) -> Wr {
 }
 
 /// The fields that both polls of libmlx5, into different poisons, agree on.
-fn differs(theirs: &[Completion; 2], ours: &Completion) -> Option<String> {
-    let [one, other] = theirs.map(|completion| serde_json::to_value(completion).ok());
+pub fn differs<T: Serialize>(theirs: &[T; 2], ours: &T) -> Option<String> {
+    let [one, other] = theirs
+        .each_ref()
+        .map(|seen| serde_json::to_value(seen).ok());
     let ours_value = serde_json::to_value(ours).ok()?;
     let (one, other) = (one?, other?);
     let fields = one.as_object()?.keys();

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use oxverbs::control::mlx5::av::{Wire, address_vector};
 use oxverbs::data::mlx5::{
-    AtomicOperands, Bind, Completion as NativeCompletion, Destination, Draft, InlinePiece,
-    KeyLayout, KeyUpdate, Operation, PatternPiece, QueueKind, Remote, Segmentation, SendFlags,
-    SendLimits, SendQueue, SendRequest, Verb, WrOpcode,
+    AtomicOperands, Bind, Completion as NativeCompletion, CompletionQueue, Destination, Draft,
+    InlinePiece, KeyLayout, KeyUpdate, Operation, PatternPiece, QueueKind, Remote, Segmentation,
+    SendFlags, SendLimits, SendQueue, SendRequest, Verb, WrOpcode,
 };
 use oxverbs_ffi::abi::attr::ibv_ah_attr;
 use uverbs_abi::write::ah::{AhAttr, GlobalRoute};
@@ -545,34 +545,40 @@ impl Completing for NativeSubject {
     }
 
     fn poll(&mut self, poison: u8) -> Option<Completion> {
-        if self.polling == Polling::Array {
-            let mut found = [NativeCompletion::default()];
-            return (self.ours.cq.poll(&mut found) == 1)
-                .then(|| Completion::of_native(&found[0], QPN));
-        }
-        self.ours.cq.start_poll().ok()?;
-        let cq = &self.ours.cq;
-        let mut found = Completion::poison(poison);
-        found.wr_id = cq.wr_id();
-        found.status = cq.status();
-        found.is_own_qpn = cq.read_qp_num() == QPN;
-        if found.status == 0 {
-            found.opcode = cq.read_opcode();
-            found.byte_len = cq.read_byte_len();
-            found.wc_flags = cq.read_wc_flags();
-            found.src_qp = cq.read_src_qp();
-            found.slid = cq.read_slid() as u16;
-            found.sl = cq.read_sl();
-            found.dlid_path_bits = cq.read_dlid_path_bits();
-            if found.wc_flags & 0b1010 != 0 {
-                found.imm_data = cq.read_imm_or_rkey();
-            }
-        } else {
-            found.vendor_err = cq.read_vendor_err();
-        }
-        self.ours.cq.end_poll();
+        let (mut found, qpn) = poll(&mut self.ours.cq, self.polling, poison)?;
+        found.is_own_qpn = qpn == QPN;
         Some(found)
     }
+}
+
+/// Polls one completion into memory full of `poison`, and its queue pair's number.
+pub fn poll(cq: &mut CompletionQueue, polling: Polling, poison: u8) -> Option<(Completion, u32)> {
+    if polling == Polling::Array {
+        let mut found = [NativeCompletion::default()];
+        let n = cq.poll(&mut found);
+        return (n == 1).then(|| (Completion::of_native(&found[0], 0), found[0].qp_num));
+    }
+    cq.start_poll().ok()?;
+    let qpn = cq.read_qp_num();
+    let mut found = Completion::poison(poison);
+    found.wr_id = cq.wr_id();
+    found.status = cq.status();
+    if found.status == 0 {
+        found.opcode = cq.read_opcode();
+        found.byte_len = cq.read_byte_len();
+        found.wc_flags = cq.read_wc_flags();
+        found.src_qp = cq.read_src_qp();
+        found.slid = cq.read_slid() as u16;
+        found.sl = cq.read_sl();
+        found.dlid_path_bits = cq.read_dlid_path_bits();
+        if found.wc_flags & 0b1010 != 0 {
+            found.imm_data = cq.read_imm_or_rkey();
+        }
+    } else {
+        found.vendor_err = cq.read_vendor_err();
+    }
+    cq.end_poll();
+    Some((found, qpn))
 }
 
 /// Makes them.

@@ -115,6 +115,15 @@ impl Shared {
         self.atomic(at).store(value.to_be(), Ordering::Release);
     }
 
+    /// Makes the cache line of an offset this processor's, as it is when the device has just written it.
+    ///
+    /// # Panics
+    ///
+    /// If it is outside or not aligned.
+    pub fn take_line(&self, at: usize) {
+        self.atomic(at).fetch_or(0, Ordering::AcqRel);
+    }
+
     fn atomic(&self, at: usize) -> &AtomicU32 {
         let part = self.part(at, 4);
         assert!(part.address().is_multiple_of(4));
@@ -141,6 +150,11 @@ impl CqWriter {
             entry,
             producer: 0,
         }
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> Shared {
+        self.ring
     }
 
     /// Completions written so far.

@@ -47,6 +47,8 @@ pub struct Range {
 pub struct Trace {
     /// Instructions, those of [`run`] itself taken off.
     pub instructions: u64,
+    /// System calls among them.
+    pub system_calls: u64,
     /// In the order of execution.
     pub events: Vec<Event>,
     /// Cache lines (addresses without their low six bits) that were read or written, if asked for.
@@ -57,6 +59,8 @@ pub struct Trace {
 struct State {
     ranges: Vec<Range>,
     watches_lines: bool,
+    /// Base of the thread's own memory.
+    thread: u64,
     trace: Trace,
     info: InstructionInfoFactory,
     /// Decoded before, by address: code does not change.
@@ -74,6 +78,7 @@ static TRACING: Mutex<()> = Mutex::new(());
 const PLAIN: u8 = 0;
 const MEMORY: u8 = 1;
 const FENCE: u8 = 2;
+const SYSTEM: u8 = 3;
 
 /// The register's value in a signal frame.
 fn value(registers: &[i64; 23], register: Register) -> u64 {
@@ -96,7 +101,6 @@ fn value(registers: &[i64; 23], register: Register) -> u64 {
         Register::R14 => libc::REG_R14,
         Register::R15 => libc::REG_R15,
         Register::RIP => libc::REG_RIP,
-        // Segment bases of thread-local storage are not known here, and no ring is in it.
         _ => return 0,
     };
     registers[index as usize] as u64
@@ -138,6 +142,7 @@ impl State {
         }
         let kind = match instruction.code() {
             Code::Sfence | Code::Mfence | Code::Lfence => FENCE,
+            Code::Syscall => SYSTEM,
             _ if instruction.has_lock_prefix() => MEMORY,
             _ if self.info.info(&instruction).used_memory().is_empty() => PLAIN,
             _ => MEMORY,
@@ -150,6 +155,10 @@ impl State {
         let at = registers[libc::REG_RIP as usize] as u64;
         let (instruction, kind) = self.decode(at);
         if kind == PLAIN {
+            return;
+        }
+        if kind == SYSTEM {
+            self.trace.system_calls += 1;
             return;
         }
         if kind == FENCE {
@@ -169,13 +178,15 @@ impl State {
             ranges,
             trace,
             watches_lines,
+            thread,
             ..
         } = self;
         for memory in info.info(&instruction).used_memory() {
             let Some(address) = memory.virtual_address(0, |register, _, _| {
                 Some(match register {
                     Register::ES | Register::CS | Register::SS | Register::DS => 0,
-                    Register::FS | Register::GS => 0,
+                    Register::FS => *thread,
+                    Register::GS => 0,
                     register => value(registers, register),
                 })
             }) else {
@@ -210,6 +221,15 @@ impl State {
             }
         }
     }
+}
+
+/// Where the calling thread's own memory is: its first word says so itself (System V ABI, ELF handling for thread-local
+/// storage, variant II).
+fn thread_base() -> u64 {
+    let base;
+    // SAFETY: reads that word.
+    unsafe { asm!("mov {}, fs:[0]", out(reg) base, options(nostack, readonly)) };
+    base
 }
 
 /// Installs the handler.
@@ -267,14 +287,28 @@ pub fn run(ranges: &[Range], watches_lines: bool, call: &mut dyn FnMut()) -> Tra
     trace
 }
 
+/// For [`fake_kernel_preload::watch`]: while a traced thread is inside the fake kernel it runs freely, since what is
+/// done there is no part of the call.
+pub fn pause(pauses: bool) {
+    // SAFETY: only compared; set and taken back by the thread that traces.
+    let is_tracing = unsafe { !STATE.is_null() };
+    match (is_tracing, pauses) {
+        (true, true) => stop(),
+        (true, false) => start(),
+        _ => {}
+    }
+}
+
 fn once(ranges: &[Range], watches_lines: bool, call: &mut dyn FnMut()) -> Trace {
     let _one = TRACING.lock().unwrap_or_else(PoisonError::into_inner);
     install().expect("a handler for SIGTRAP");
     let state = Box::into_raw(Box::new(State {
         ranges: ranges.to_vec(),
         watches_lines,
+        thread: thread_base(),
         trace: Trace {
             instructions: 0,
+            system_calls: 0,
             // So that the handler, which interrupts an allocator at any point, does not allocate.
             events: Vec::with_capacity(1 << 16),
             lines: Vec::with_capacity(1 << 12),

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 use fake_kernel::{FakeKernel, sysfs};
 use oxverbs::sys::kernel::Kernel;
@@ -34,6 +35,15 @@ pub(crate) fn keep() {
         socket as *const (),
     ];
     std::hint::black_box(functions);
+}
+
+/// Bytes mapped of the process's own accord, less those unmapped.
+static MAPPED: AtomicIsize = AtomicIsize::new(0);
+
+/// Bytes that `mmap` gave and `munmap` has not taken back, without the fake kernel's pages. What libc's allocator maps does
+/// not come by here.
+pub fn mapped() -> isize {
+    MAPPED.load(Ordering::Relaxed)
 }
 
 /// `socket` protocol of RDMA netlink (`uapi linux/netlink.h`).
@@ -241,6 +251,9 @@ pub(crate) unsafe extern "C" fn mmap(
             let result = unsafe {
                 libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset)
             };
+            if result != -1 {
+                MAPPED.fetch_add(len.cast_signed(), Ordering::Relaxed);
+            }
             std::ptr::with_exposed_provenance_mut(result as usize)
         }
     }
@@ -275,8 +288,11 @@ pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, len: usize) -> c_in
     });
     match answered {
         Some(result) => answer(result.map(|()| 0_i64)) as c_int,
-        // SAFETY: the caller's arguments, unchanged.
-        None => unsafe { libc::syscall(libc::SYS_munmap, number, len) as c_int },
+        None => {
+            MAPPED.fetch_sub(len.cast_signed(), Ordering::Relaxed);
+            // SAFETY: the caller's arguments, unchanged.
+            unsafe { libc::syscall(libc::SYS_munmap, number, len) as c_int }
+        }
     }
 }
 

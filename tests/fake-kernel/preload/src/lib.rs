@@ -37,7 +37,8 @@ mod control;
 mod interpose;
 mod process;
 
-pub use interpose::NAMES;
+pub use interpose::{NAMES, mapped};
+pub use process::watch;
 
 /// Makes the process's fake kernel, unless there is one, and gives it.
 ///

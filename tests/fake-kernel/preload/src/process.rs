@@ -20,6 +20,15 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Told when a thread enters the fake kernel (`true`) and when it leaves.
+static WATCHER: OnceLock<fn(bool)> = OnceLock::new();
+
+/// From now on `watcher` is called, by the thread itself, before each call that the fake kernel looks at (`true`) and after
+/// it: what a program costs can then be told from what the fake kernel costs. Only the first one is taken.
+pub fn watch(watcher: fn(bool)) {
+    let _ = WATCHER.set(watcher);
+}
+
 /// Runs `f` with the fake kernel, or answers `None` if the thread is inside it already or the process has
 /// not come so far as to have one.
 pub(crate) fn with<T>(f: impl FnOnce(&FakeKernel) -> Option<T>) -> Option<T> {
@@ -30,7 +39,14 @@ pub(crate) fn with<T>(f: impl FnOnce(&FakeKernel) -> Option<T>) -> Option<T> {
     // A call that succeeds does not touch errno, whatever this side's own calls say.
     let errno = errno();
     INSIDE.set(true);
+    let watcher = WATCHER.get();
+    if let Some(watcher) = watcher {
+        watcher(true);
+    }
     let result = f(&process.kernel);
+    if let Some(watcher) = watcher {
+        watcher(false);
+    }
     INSIDE.set(false);
     set_errno(errno);
     result

@@ -14,16 +14,15 @@ use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
 
 use super::case::{Case, OPS, Poll, Side, Via};
 use super::clock::ticks;
-use super::measure::Timed;
+use super::measure::{Queues, Timed};
 use crate::c::device::{CDevice, Object, QpSpec};
 use crate::c::locate::Places;
 use crate::c::post::{PostRecv, PostSend, context_op, slot};
+use crate::c::subject::PollCq;
 use crate::call::{Service, flags};
-use crate::ring::CqWriter;
+use crate::ring::{CqWriter, Shared};
 use crate::subject::{SendMemory, requester};
 use crate::trace;
-
-type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
 
 /// A queue pair with its own completion queue.
 #[derive(Debug)]
@@ -32,6 +31,7 @@ struct Lane {
     extended: *mut ibv_qp_ex,
     cq: Object<ibv_cq>,
     memory: SendMemory,
+    recv_ring: Shared,
     writer: CqWriter,
     /// Work requests posted since the start, and those of which completions were polled.
     sent: u32,
@@ -111,6 +111,7 @@ impl<'a> CTimed<'a> {
                 extended: device.qp_ex(qp),
                 cq,
                 memory: places.send(qp)?,
+                recv_ring: places.recv(qp)?.ring,
                 writer: places.cq(cq)?,
                 sent: 0,
                 send_done: 0,
@@ -500,6 +501,37 @@ impl Timed for CTimed<'_> {
             start: register.address() & !4095,
             len: 4096,
         }
+    }
+
+    fn callers(&self) -> Vec<trace::Range> {
+        vec![
+            range(std::slice::from_ref(self)),
+            range(&self.lanes),
+            range(&self.batches.send),
+            range(&self.batches.recv),
+            range(std::slice::from_ref(&*self.batches.sge)),
+            range(&self.wc),
+            range(&*self.data),
+        ]
+    }
+
+    fn queues(&self, case: &Case) -> Queues {
+        let lane = &self.lanes[Self::lane(case)];
+        Queues {
+            send: lane.memory.ring,
+            sent: lane.sent,
+            recv: lane.recv_ring,
+            completions: lane.writer.ring(),
+            record: lane.memory.record,
+        }
+    }
+}
+
+/// The bytes of a slice.
+pub(super) fn range<T>(slice: &[T]) -> trace::Range {
+    trace::Range {
+        start: slice.as_ptr().expose_provenance(),
+        len: size_of_val(slice),
     }
 }
 

@@ -10,9 +10,10 @@ use oxverbs::data::mlx5::{
 use wqe_format::mlx5::{Cqe64, CqeFormat, CqeOpcode, OpOwn, SopDropQpn};
 use wqe_format::rxe::Sge;
 
+use super::c::range;
 use super::case::{Case, OPS, Poll, Side, Via};
 use super::clock::ticks;
-use super::measure::Timed;
+use super::measure::{Queues, Timed};
 use crate::ours::{Ours, Shape};
 use crate::ring::CqWriter;
 use crate::trace;
@@ -443,6 +444,26 @@ impl Timed for NativeTimed {
         trace::Range {
             start: self.ours.memory.page.address(),
             len: 4096,
+        }
+    }
+
+    fn callers(&self) -> Vec<trace::Range> {
+        vec![
+            range(&self.requests),
+            range(&self.receives),
+            range(&self.found),
+            range(&*self.data),
+        ]
+    }
+
+    fn queues(&self, _: &Case) -> Queues {
+        let memory = &self.ours.memory;
+        Queues {
+            send: memory.send_ring,
+            sent: self.sent,
+            recv: memory.recv_ring,
+            completions: memory.cq_ring,
+            record: memory.record,
         }
     }
 }

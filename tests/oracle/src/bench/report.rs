@@ -33,6 +33,12 @@ pub struct Line {
     pub fences: BTreeMap<&'static str, f64>,
     /// Distinct cache lines per operation.
     pub lines: BTreeMap<&'static str, f64>,
+    /// Bytes stored to device registers per operation.
+    pub mmio_bytes: BTreeMap<&'static str, f64>,
+    /// Bytes that the device fetches per operation, data apart.
+    pub device_reads: BTreeMap<&'static str, f64>,
+    /// Bytes that the device writes per operation, data apart.
+    pub device_writes: BTreeMap<&'static str, f64>,
     /// Limits that it misses.
     pub missed: Vec<String>,
 }
@@ -133,6 +139,9 @@ pub fn merge(default: &Measured, best: &Measured) -> Vec<Line> {
             mmio: pick(|row| row.mmio),
             fences: pick(|row| row.fences),
             lines: pick(|row| row.lines),
+            mmio_bytes: pick(|row| row.mmio_bytes),
+            device_reads: pick(|row| row.device_reads),
+            device_writes: pick(|row| row.device_writes),
             missed: Vec::new(),
         };
         line.missed = missed(&case, &line);
@@ -220,6 +229,41 @@ pub fn table(lines: &[Line]) -> String {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
+    }
+    table.to_string()
+}
+
+/// What one operation does to memory and device, for people: libmlx5's as it comes, then our native queues'.
+pub fn counts(lines: &[Line]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    let header = [
+        "per operation: libmlx5 / native",
+        "register stores",
+        "bytes of them",
+        "store fences",
+        "cache lines",
+        "device fetches",
+        "device writes",
+    ];
+    table.set_header(header);
+    for line in lines {
+        let mut cells = vec![line.case.clone()];
+        for values in [
+            &line.mmio,
+            &line.mmio_bytes,
+            &line.fences,
+            &line.lines,
+            &line.device_reads,
+            &line.device_writes,
+        ] {
+            let one = |column: &str| match values.get(column) {
+                Some(value) => format!("{value:.2}"),
+                None => "-".to_owned(),
+            };
+            cells.push(format!("{} / {}", one("libmlx5_default"), one("native")));
+        }
+        table.add_row(cells);
     }
     table.to_string()
 }

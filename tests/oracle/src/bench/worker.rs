@@ -12,7 +12,7 @@ use super::figure::{Figure, Figures};
 use super::fleet::{CFleet, Fleet, NativeFleet};
 use super::measure::{Cost, Timed, measure};
 use super::native::NativeTimed;
-use super::scale;
+use super::{cold, control, longest, scale};
 use crate::c::device::CDevice;
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
@@ -34,6 +34,12 @@ pub struct Row {
     pub fences: f64,
     /// Distinct cache lines touched per operation, over 32 operations.
     pub lines: f64,
+    /// Bytes stored to device registers per operation.
+    pub mmio_bytes: f64,
+    /// Bytes that the device fetches per operation, data apart.
+    pub device_reads: f64,
+    /// Bytes that the device writes per operation, data apart.
+    pub device_writes: f64,
 }
 
 /// Everything that a worker measured.
@@ -107,6 +113,15 @@ pub fn run(
         }
     }
     let mut figures = Figures::default();
+    if more == More::All {
+        let mut subjects: Vec<&mut dyn Timed> = vec![&mut libmlx5];
+        if let Some(shim) = &mut shim {
+            subjects.push(shim);
+        }
+        subjects.push(&mut native);
+        cold::run(&mut subjects, scale, &mut figures);
+        longest::run(&mut subjects, scale, &mut figures);
+    }
     if more != More::None {
         let mut libmlx5 = CFleet::new("libmlx5", &official, &Places::new(kernel, 0))?;
         let mut shim = match &ours {
@@ -119,6 +134,7 @@ pub fn run(
             fleets.push(shim);
         }
         fleets.push(&mut native);
+        control::run(kernel, &mut fleets, &mut figures)?;
         scale::run(&mut fleets, scale, more == More::All, &mut figures)?;
     }
     Ok(Measured {
@@ -137,5 +153,8 @@ fn row(case: &str, who: &str, cost: &Cost, scale: f64) -> Row {
         mmio: cost.register_stores,
         fences: cost.fences,
         lines: cost.lines,
+        mmio_bytes: cost.register_bytes,
+        device_reads: cost.device_reads,
+        device_writes: cost.device_writes,
     }
 }

@@ -9,7 +9,8 @@ use oxverbs_ffi::abi::attr::{
     ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr_ex,
 };
 use oxverbs_ffi::abi::objects::{
-    ibv_ah, ibv_context, ibv_cq, ibv_cq_ex, ibv_gid, ibv_pd, ibv_qp, ibv_qp_ex, ibv_srq,
+    ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_gid, ibv_pd, ibv_qp, ibv_qp_ex,
+    ibv_srq,
 };
 
 use serde::{Deserialize, Serialize};
@@ -226,13 +227,22 @@ impl CDevice {
     ///
     /// `ibv_create_cq`'s.
     pub fn cq(&self, cqe: u32) -> Result<Object<ibv_cq>> {
+        self.cq_on(cqe, Object::NONE)
+    }
+
+    /// The same with a channel for its events.
+    ///
+    /// # Errors
+    ///
+    /// `ibv_create_cq`'s.
+    pub fn cq_on(&self, cqe: u32, channel: Object<ibv_comp_channel>) -> Result<Object<ibv_cq>> {
         // SAFETY: an open device.
         let cq = unsafe {
             (self.library.exports.ibv_create_cq)(
                 self.context,
                 cqe as c_int,
                 ptr::null_mut(),
-                ptr::null_mut(),
+                channel.0,
                 0,
             )
         };
@@ -250,6 +260,21 @@ impl CDevice {
         wc_flags: u64,
         single_threaded: bool,
     ) -> Result<Object<ibv_cq_ex>> {
+        self.cq_ex_on(cqe, wc_flags, single_threaded, Object::NONE)
+    }
+
+    /// The same with a channel for its events.
+    ///
+    /// # Errors
+    ///
+    /// `ibv_create_cq_ex`'s.
+    pub fn cq_ex_on(
+        &self,
+        cqe: u32,
+        wc_flags: u64,
+        single_threaded: bool,
+        channel: Object<ibv_comp_channel>,
+    ) -> Result<Object<ibv_cq_ex>> {
         // SAFETY: an open device.
         let create = unsafe { slot(self.context, Slot::CreateCqEx) }?;
         // SAFETY: the slot's type.
@@ -258,7 +283,7 @@ impl CDevice {
         let mut attr = ibv_cq_init_attr_ex {
             cqe,
             cq_context: ptr::null_mut(),
-            channel: ptr::null_mut(),
+            channel: channel.0,
             comp_vector: 0,
             wc_flags,
             // IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CREATE_CQ_ATTR_SINGLE_THREADED
@@ -272,6 +297,57 @@ impl CDevice {
             "ibv_create_cq_ex",
         )
         .map(Object)
+    }
+
+    /// Channel for completion events, whose descriptor does not block.
+    ///
+    /// # Errors
+    ///
+    /// `ibv_create_comp_channel`'s.
+    pub fn channel(&self) -> Result<Object<ibv_comp_channel>> {
+        // SAFETY: an open device.
+        let channel = unsafe { (self.library.exports.ibv_create_comp_channel)(self.context) };
+        let channel = made(channel, "ibv_create_comp_channel")?;
+        // SAFETY: made just now.
+        let fd = unsafe { (*channel).fd };
+        // SAFETY: numbers.
+        if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+            return failed("O_NONBLOCK");
+        }
+        Ok(Object(channel))
+    }
+
+    /// Takes an event of a completion queue and acknowledges it, if there is one.
+    pub fn event(&self, channel: Object<ibv_comp_channel>) -> bool {
+        let (mut cq, mut of) = (ptr::null_mut(), ptr::null_mut());
+        let exports = &self.library.exports;
+        // SAFETY: a channel of this device, and places for the answer.
+        if unsafe { (exports.ibv_get_cq_event)(channel.0, &raw mut cq, &raw mut of) } != 0 {
+            return false;
+        }
+        // SAFETY: the queue that the event is about, which lives.
+        unsafe { (exports.ibv_ack_cq_events)(cq, 1) };
+        true
+    }
+
+    /// Changes a completion queue's size; errno.
+    pub fn resize_cq(&self, cq: Object<ibv_cq>, cqe: u32) -> c_int {
+        // SAFETY: a completion queue of this device.
+        match unsafe { (self.library.exports.ibv_resize_cq)(cq.0, cqe as c_int) } {
+            -1 => io::Error::last_os_error().raw_os_error().unwrap_or(-1),
+            errno => errno,
+        }
+    }
+
+    /// Destroys a channel.
+    ///
+    /// # Errors
+    ///
+    /// `ibv_destroy_comp_channel`'s.
+    pub fn destroy_channel(&self, channel: Object<ibv_comp_channel>) -> Result<()> {
+        // SAFETY: a channel of this device that the caller gives up.
+        let errno = unsafe { (self.library.exports.ibv_destroy_comp_channel)(channel.0) };
+        done(errno, "ibv_destroy_comp_channel")
     }
 
     /// Queue pair in the state RESET, and what it was given: at least what was asked for.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use fake_kernel::FakeKernel;
@@ -186,6 +187,16 @@ impl Places {
     ///
     /// The kernel does not know it.
     pub fn cq(&self, cq: Object<ibv_cq>) -> Result<CqWriter> {
+        let queue = self.queue(cq)?;
+        writer_of(&queue)
+    }
+
+    /// The device's view of a completion queue.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not know it.
+    pub fn queue(&self, cq: Object<ibv_cq>) -> Result<Arc<CompletionQueue>> {
         // SAFETY: a live completion queue.
         let context = unsafe { (*cq.pointer()).context };
         // SAFETY: its open device.
@@ -196,8 +207,7 @@ impl Places {
             .hca
             .number_of_handle(fd, handle)
             .context("no such completion queue")?;
-        let cq = self.hca.cq(cqn).context("no such completion queue")?;
-        writer_of(&cq)
+        self.hca.cq(cqn).context("no such completion queue")
     }
 }
 

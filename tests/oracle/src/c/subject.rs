@@ -16,7 +16,8 @@ use crate::campaign::Maker;
 use crate::ring::CqWriter;
 use crate::subject::{Completing, Completion, Polling, RecvMemory, SendMemory, Subject, requester};
 
-type PollCq = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
+/// `ibv_poll_cq`'s.
+pub type PollCq = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
 
 /// The queue pair, its completion queue, and C's functions for them.
 #[derive(Debug)]
@@ -84,65 +85,94 @@ impl<'a> CSubject<'a> {
         })
     }
 
-    fn poll_array(&mut self, poison: u8) -> Option<Completion> {
-        // SAFETY: all fields are numbers.
-        let mut wc: ibv_wc = unsafe { std::mem::zeroed() };
-        let bytes = NonNull::from(&mut wc).cast::<u8>();
-        // SAFETY: the struct's own bytes, all of which are numbers.
-        unsafe { bytes.write_bytes(poison, size_of::<ibv_wc>()) };
-        // SAFETY: a completion queue and room for one completion.
-        let n = unsafe { (self.poll_cq)(self.cq.pointer(), 1, &raw mut wc) };
-        (n == 1).then(|| Completion::of(&wc, self.memory.qpn))
-    }
-
-    fn poll_lazy(&mut self, poison: u8) -> Option<Completion> {
-        let cq: *mut ibv_cq_ex = self.cq.pointer().cast();
-        // SAFETY: an extended completion queue.
-        let ops = unsafe { (*cq).ops };
-        let mut attr = ibv_poll_cq_attr { comp_mask: 0 };
-        // SAFETY: as verbs.h's inline function does.
-        let errno = unsafe { ops.start_poll?(cq, &raw mut attr) };
-        if errno != 0 {
-            return None;
-        }
-        let mut found = Completion::poison(poison);
-        // SAFETY: a completion was found.
-        found.wr_id = unsafe { (*cq).wr_id };
-        // SAFETY: as above.
-        found.status = unsafe { (*cq).status };
-        if found.status == 0 {
-            // SAFETY: as above; the queue was made with all of these fields.
-            found.opcode = unsafe { ops.read_opcode?(cq) };
-            // SAFETY: as above.
-            found.byte_len = unsafe { ops.read_byte_len?(cq) };
-            // SAFETY: as above.
-            found.wc_flags = unsafe { ops.read_wc_flags?(cq) };
-            // SAFETY: as above.
-            found.src_qp = unsafe { ops.read_src_qp?(cq) };
-            // SAFETY: as above.
-            found.slid = unsafe { ops.read_slid?(cq) } as u16;
-            // SAFETY: as above.
-            found.sl = unsafe { ops.read_sl?(cq) };
-            // SAFETY: as above.
-            found.dlid_path_bits = unsafe { ops.read_dlid_path_bits?(cq) };
-            if found.wc_flags & 0b1010 != 0 {
-                // SAFETY: as above.
-                found.imm_data = unsafe { ops.read_imm_data?(cq) };
-            }
-        } else {
-            // SAFETY: as above.
-            found.vendor_err = unsafe { ops.read_vendor_err?(cq) };
-        }
-        // SAFETY: as above.
-        found.is_own_qpn = unsafe { ops.read_qp_num?(cq) } == self.memory.qpn;
-        // SAFETY: as above.
-        unsafe { ops.end_poll?(cq) };
-        Some(found)
-    }
-
     /// The device's end of its completion queue.
     pub fn writer(&mut self) -> &mut CqWriter {
         &mut self.writer
+    }
+}
+
+/// Polls one completion into memory full of `poison`, and its queue pair's number.
+///
+/// # Safety
+///
+/// A live completion queue of the provider whose function is given.
+unsafe fn poll_array(poll_cq: PollCq, cq: Object<ibv_cq>, poison: u8) -> Option<(Completion, u32)> {
+    // SAFETY: all fields are numbers.
+    let mut wc: ibv_wc = unsafe { std::mem::zeroed() };
+    let bytes = NonNull::from(&mut wc).cast::<u8>();
+    // SAFETY: the struct's own bytes, all of which are numbers.
+    unsafe { bytes.write_bytes(poison, size_of::<ibv_wc>()) };
+    // SAFETY: a completion queue and room for one completion.
+    let n = unsafe { poll_cq(cq.pointer(), 1, &raw mut wc) };
+    (n == 1).then(|| (Completion::of(&wc, 0), wc.qp_num))
+}
+
+/// The same field by field.
+///
+/// # Safety
+///
+/// A live extended completion queue, made with all standard fields.
+unsafe fn poll_lazy(cq: Object<ibv_cq>, poison: u8) -> Option<(Completion, u32)> {
+    let cq: *mut ibv_cq_ex = cq.pointer().cast();
+    // SAFETY: an extended completion queue.
+    let ops = unsafe { (*cq).ops };
+    let mut attr = ibv_poll_cq_attr { comp_mask: 0 };
+    // SAFETY: as verbs.h's inline function does.
+    let errno = unsafe { ops.start_poll?(cq, &raw mut attr) };
+    if errno != 0 {
+        return None;
+    }
+    let mut found = Completion::poison(poison);
+    // SAFETY: a completion was found.
+    found.wr_id = unsafe { (*cq).wr_id };
+    // SAFETY: as above.
+    found.status = unsafe { (*cq).status };
+    if found.status == 0 {
+        // SAFETY: as above; the queue was made with all of these fields.
+        found.opcode = unsafe { ops.read_opcode?(cq) };
+        // SAFETY: as above.
+        found.byte_len = unsafe { ops.read_byte_len?(cq) };
+        // SAFETY: as above.
+        found.wc_flags = unsafe { ops.read_wc_flags?(cq) };
+        // SAFETY: as above.
+        found.src_qp = unsafe { ops.read_src_qp?(cq) };
+        // SAFETY: as above.
+        found.slid = unsafe { ops.read_slid?(cq) } as u16;
+        // SAFETY: as above.
+        found.sl = unsafe { ops.read_sl?(cq) };
+        // SAFETY: as above.
+        found.dlid_path_bits = unsafe { ops.read_dlid_path_bits?(cq) };
+        if found.wc_flags & 0b1010 != 0 {
+            // SAFETY: as above.
+            found.imm_data = unsafe { ops.read_imm_data?(cq) };
+        }
+    } else {
+        // SAFETY: as above.
+        found.vendor_err = unsafe { ops.read_vendor_err?(cq) };
+    }
+    // SAFETY: as above.
+    let qpn = unsafe { ops.read_qp_num?(cq) };
+    // SAFETY: as above.
+    unsafe { ops.end_poll?(cq) };
+    Some((found, qpn))
+}
+
+/// Polls one completion in either way.
+///
+/// # Safety
+///
+/// A live completion queue of the provider whose function is given; for the lazy way an extended one with all fields.
+pub unsafe fn poll(
+    poll_cq: PollCq,
+    cq: Object<ibv_cq>,
+    polling: Polling,
+    poison: u8,
+) -> Option<(Completion, u32)> {
+    match polling {
+        // SAFETY: the caller's promise.
+        Polling::Array => unsafe { poll_array(poll_cq, cq, poison) },
+        // SAFETY: as above.
+        Polling::Lazy => unsafe { poll_lazy(cq, poison) },
     }
 }
 
@@ -256,10 +286,10 @@ impl Completing for CSubject<'_> {
     }
 
     fn poll(&mut self, poison: u8) -> Option<Completion> {
-        match self.polling {
-            Polling::Array => self.poll_array(poison),
-            Polling::Lazy => self.poll_lazy(poison),
-        }
+        // SAFETY: this subject's completion queue, of the kind that it polls.
+        let (mut found, qpn) = unsafe { poll(self.poll_cq, self.cq, self.polling, poison) }?;
+        found.is_own_qpn = qpn == self.memory.qpn;
+        Some(found)
     }
 }
 

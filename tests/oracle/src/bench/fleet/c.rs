@@ -12,9 +12,8 @@ use super::{ENTRIES, Fleet, Known, SPEC};
 use crate::c::device::{CDevice, Object};
 use crate::c::locate::Places;
 use crate::c::post::{PostSend, context_op, slot};
+use crate::c::subject::PollCq;
 use crate::ring::CqWriter;
-
-type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
 
 /// Objects of a provider, destroyed with it.
 #[derive(Debug)]
