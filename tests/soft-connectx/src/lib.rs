@@ -55,7 +55,6 @@
 #![forbid(unsafe_code)]
 
 mod adversary;
-mod bits;
 mod caps;
 mod checks;
 mod command;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::bits::set;
 use crate::{Config, DmaFault, GuestMemory, Interrupts, Ram};
+use wqe_format::mlx5::firmware::bits::set;
 
 const PD: u32 = 7;
 

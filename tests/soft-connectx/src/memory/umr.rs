@@ -1,5 +1,6 @@
 //! Work requests that change keys: registration by the kernel, binding of windows, invalidation.
 
+use wqe_format::mlx5::firmware::bits;
 use wqe_format::mlx5::request::{Segment, SendRequest, Service};
 use wqe_format::mlx5::{MkeyContextSegment, UmrCtrlSegment, UmrFlags};
 use zerocopy::IntoBytes;
@@ -150,7 +151,7 @@ fn apply(
         0
     };
     if !list.is_empty() {
-        let size = crate::bits::get32(&mkey.context, 0x1a0, 0x20) as usize;
+        let size = bits::get(&mkey.context, 0x1a0, 0x20) as usize;
         let room = size.next_multiple_of(PADDING).saturating_mul(16);
         let end = start.checked_add(list.len()).filter(|end| *end <= room);
         let end = end.ok_or(Refusal::Key)?;
@@ -162,8 +163,8 @@ fn apply(
     let mask = ctrl.mkey_mask.0.get();
     for (part, offset, width) in PARTS {
         if mask >> part & 1 != 0 {
-            let value = crate::bits::get(context.as_bytes(), *offset, *width);
-            crate::bits::set(&mut mkey.context, *offset, *width, value);
+            let value = bits::get(context.as_bytes(), *offset, *width);
+            bits::set(&mut mkey.context, *offset, *width, value);
         }
     }
     mkey.load();
@@ -186,7 +187,7 @@ pub(crate) fn invalidate(device: &mut Device, who: &Who, key: u32) -> Result<(),
     if !is_allowed {
         return Err(Refusal::Key);
     }
-    crate::bits::set(&mut mkey.context, 1, 1, 1);
+    bits::set(&mut mkey.context, 1, 1, 1);
     mkey.load();
     Ok(())
 }

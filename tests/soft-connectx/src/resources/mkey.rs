@@ -1,5 +1,7 @@
 //! Memory keys, as commands (and UMR work requests) set them.
 
+use wqe_format::mlx5::firmware::mkey::Mkc;
+
 /// How a key translates (`mkc.access_mode_1_0` and `access_mode_4_2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessMode {
@@ -65,19 +67,6 @@ pub(crate) struct Mkey {
     pub(crate) windows: u32,
 }
 
-fn dword(context: &[u8; 64], at: usize) -> u32 {
-    u32::from_be_bytes([
-        context[at],
-        context[at + 1],
-        context[at + 2],
-        context[at + 3],
-    ])
-}
-
-fn qword(context: &[u8; 64], at: usize) -> u64 {
-    u64::from(dword(context, at)) << 32 | u64::from(dword(context, at + 4))
-}
-
 impl Mkey {
     /// The key that a context describes (`mkc` in `mlx5_ifc.h`).
     pub(crate) fn new(uid: u16, context: [u8; 64], translation: Vec<u8>) -> Mkey {
@@ -109,24 +98,24 @@ impl Mkey {
 
     /// Reads the fields from the context again.
     pub(crate) fn load(&mut self) {
-        let first = dword(&self.context, 0);
-        self.free = first >> 30 & 1 != 0;
-        self.umr_enabled = first >> 15 & 1 != 0;
-        self.atomic = first >> 14 & 1 != 0;
-        self.remote_write = first >> 13 & 1 != 0;
-        self.remote_read = first >> 12 & 1 != 0;
-        self.local_write = first >> 11 & 1 != 0;
-        self.local_read = first >> 10 & 1 != 0;
-        let mode = (first >> 8 & 3) as u8 | (((first >> 26 & 7) as u8) << 2);
-        self.mode = AccessMode::from_bits(mode);
-        self.qpn = dword(&self.context, 4) >> 8;
-        self.variant = self.context[7];
-        let third = dword(&self.context, 12);
-        self.whole = third >> 31 != 0;
-        self.remote_invalidate = third >> 24 & 1 != 0;
-        self.pd = third & 0xff_ffff;
-        self.start = qword(&self.context, 16);
-        self.len = qword(&self.context, 24);
-        self.log_entity = self.context[59] & 0x3f;
+        let Ok(c) = Mkc::new(&self.context[..]) else {
+            return;
+        };
+        self.free = c.free();
+        self.umr_enabled = c.umr_en();
+        self.atomic = c.a();
+        self.remote_write = c.rw();
+        self.remote_read = c.rr();
+        self.local_write = c.lw();
+        self.local_read = c.lr();
+        self.mode = AccessMode::from_bits(c.access_mode_1_0() | c.access_mode_4_2() << 2);
+        self.qpn = c.qpn();
+        self.variant = c.mkey_7_0();
+        self.whole = c.length64();
+        self.remote_invalidate = c.en_rinval();
+        self.pd = c.pd();
+        self.start = c.start_addr();
+        self.len = c.len();
+        self.log_entity = c.log_page_size();
     }
 }

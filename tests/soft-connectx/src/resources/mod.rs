@@ -3,7 +3,6 @@
 //! A resource keeps its context as bytes, as the driver wrote it and as a query answers it, and
 //! beside it, parsed, what the data path reads.
 
-#![allow(unused_imports, reason = "the data path is still to come")]
 
 pub(crate) mod buffer;
 mod cq;

@@ -1,9 +1,9 @@
 //! Queue pairs, and what has one of their numbers.
 
 use wqe_format::mlx5::firmware::dct::Dctc;
+use wqe_format::mlx5::firmware::qpc::{Ads, Qpc};
 
 use super::Ring;
-use crate::bits::{flag, get, get32};
 use crate::transport::QpData;
 
 /// States of a queue pair, as `qpc.state` has them (`MLX5_QP_STATE_*`).
@@ -119,36 +119,30 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Of the bytes of an `ads`.
-    pub(crate) fn parse(ads: &[u8]) -> Path {
+    /// Of an `ads`.
+    pub(crate) fn parse(ads: &Ads<&[u8]>) -> Path {
         let mut path = Path {
-            force_loopback: flag(ads, 0),
-            pkey_index: get(ads, 0x10, 0x10) as u16,
-            grh: flag(ads, 0x28),
-            mlid: get(ads, 0x29, 7) as u8,
-            rlid: get(ads, 0x30, 0x10) as u16,
-            source_index: get(ads, 0x48, 8) as u8,
-            rate: get(ads, 0x54, 4) as u8,
-            hop_limit: get(ads, 0x58, 8) as u8,
-            traffic_class: get(ads, 0x64, 8) as u8,
-            flow_label: get32(ads, 0x6c, 0x14),
+            force_loopback: ads.fl(),
+            pkey_index: ads.pkey_index(),
+            grh: ads.grh(),
+            mlid: ads.mlid(),
+            rlid: ads.rlid(),
+            source_index: ads.src_addr_index(),
+            rate: ads.stat_rate(),
+            hop_limit: ads.hop_limit(),
+            traffic_class: ads.tclass(),
+            flow_label: ads.flow_label(),
             rgid: [0; 16],
-            udp_sport: get(ads, 0x110, 0x10) as u16,
-            sl: get(ads, 0x124, 4) as u8,
+            udp_sport: ads.udp_sport(),
+            sl: ads.sl(),
             rmac: [0; 6],
         };
-        path.rgid.copy_from_slice(&ads[0x10..0x20]);
-        path.rmac.copy_from_slice(&ads[0x26..0x2c]);
+        path.rgid.copy_from_slice(ads.rgid_rip());
+        path.rmac[..2].copy_from_slice(&ads.rmac_47_32().to_be_bytes());
+        path.rmac[2..].copy_from_slice(&ads.rmac_31_0().to_be_bytes());
         path
     }
 }
-
-/// Bytes of `qpc`.
-pub(crate) const QPC_LEN: usize = 232;
-/// Where in `qpc` the primary and the secondary path lie, in bytes.
-pub(crate) const PATHS: [usize; 2] = [0x18, 0x44];
-/// Bytes of `ads`.
-pub(crate) const ADS_LEN: usize = 44;
 
 #[derive(Debug)]
 pub(crate) struct Qp {
@@ -288,45 +282,47 @@ impl Qp {
 
     /// Reads the fields from `qpc` again.
     pub(crate) fn load(&mut self) {
-        self.context.resize(QPC_LEN, 0);
-        let c = &self.context;
-        self.signature = flag(c, 0x20);
-        self.blocks_own_multicast = flag(c, 0x21);
-        self.pd = get32(c, 0x28, 0x18);
-        self.mtu = match get(c, 0x40, 3) {
+        self.context.resize(Qpc::SIZE, 0);
+        let Ok(c) = Qpc::new(&self.context[..]) else {
+            return;
+        };
+        self.signature = c.wq_signature();
+        self.blocks_own_multicast = c.block_lb_mc();
+        self.pd = c.pd();
+        self.mtu = match c.mtu() {
             code @ 1..=5 => 128 << code,
             _ => 4096, // raw and datagram queue pairs leave what the port can do
         };
-        self.log_msg_max = get(c, 0x43, 5) as u8;
-        self.reserved_lkey = flag(c, 0x5b);
-        self.counter = get(c, 0x60, 8) as u8;
-        self.uar = get32(c, 0x68, 0x18);
-        self.user_index = get32(c, 0x88, 0x18);
-        self.remote_qpn = get32(c, 0xa8, 0x18);
-        self.path = Path::parse(&c[PATHS[0]..PATHS[0] + ADS_LEN]);
+        self.log_msg_max = c.log_msg_max();
+        self.reserved_lkey = c.rlky();
+        self.counter = c.counter_set_id();
+        self.uar = c.uar_page();
+        self.user_index = c.user_index();
+        self.remote_qpn = c.remote_qpn();
+        self.path = Path::parse(&c.primary_address_path());
         self.limits = RequesterLimits {
-            retry_count: get(c, 0x38d, 3) as u8,
-            rnr_retry: get(c, 0x390, 3) as u8,
-            ack_timeout: get(c, PATHS[0] * 8 + 0x40, 5) as u8,
-            log_sra_max: get(c, 0x388, 3) as u8,
+            retry_count: c.retry_count(),
+            rnr_retry: c.rnr_retry(),
+            ack_timeout: c.primary_address_path().ack_timeout(),
+            log_sra_max: c.log_sra_max(),
         };
-        self.fast_register = flag(c, 0x394);
-        self.next_send_psn = get32(c, 0x3c8, 0x18);
-        self.deth_sqpn = get32(c, 0x408, 0x18);
-        self.log_rra_max = get(c, 0x488, 3) as u8;
-        self.atomic_mode = get(c, 0x48c, 4) as u8;
+        self.fast_register = c.fre();
+        self.next_send_psn = c.next_send_psn();
+        self.deth_sqpn = c.deth_sqpn();
+        self.log_rra_max = c.log_rra_max();
+        self.atomic_mode = c.atomic_mode();
         self.rights = Rights {
-            read: flag(c, 0x490),
-            write: flag(c, 0x491),
-            atomic: flag(c, 0x492),
+            read: c.rre(),
+            write: c.rwe(),
+            atomic: c.rae(),
         };
-        self.min_rnr_nak = get(c, 0x4a3, 5) as u8;
-        self.next_rcv_psn = get32(c, 0x4a8, 0x18);
-        self.xrcd = get32(c, 0x4c8, 0x18);
-        self.dbr = get(c, 0x500, 0x40);
-        self.q_key = get32(c, 0x540, 0x20);
-        self.scatter_request = get(c, 0x630, 8) as u8;
-        self.scatter_response = get(c, 0x638, 8) as u8;
-        self.dc_access_key = get(c, 0x640, 0x40);
+        self.min_rnr_nak = c.min_rnr_nak();
+        self.next_rcv_psn = c.next_rcv_psn();
+        self.xrcd = c.xrcd();
+        self.dbr = c.dbr_addr();
+        self.q_key = c.q_key();
+        self.scatter_request = c.cs_req();
+        self.scatter_response = c.cs_res();
+        self.dc_access_key = c.dc_access_key();
     }
 }

@@ -14,12 +14,12 @@ use wqe_format::mlx5::{
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
-use crate::bits::set;
 use crate::completion::CqData;
 use crate::resources::{
     Buffer, Cq, Mkey, Path, Qp, QpKind, RequesterLimits, Rights, Ring, Send, Srq, SrqKind, Uar,
 };
 use crate::{Config, GuestMemory, Interrupts, Ram};
+use wqe_format::mlx5::firmware::bits::set;
 
 const UAR: u32 = 20;
 const PD: u32 = 3;
