@@ -13,7 +13,7 @@ use crate::host::{GuestMemory, Interrupts, Link};
 use crate::init_segment::{self, InitSegment};
 use crate::pages::Pages;
 use crate::pci::ConfigSpace;
-use crate::port::Port;
+use crate::port::{self, Port};
 use crate::resources::Resources;
 use crate::trace::Trace;
 use crate::{checks, command, events, transport, uar};
@@ -151,6 +151,18 @@ impl Device {
         let transport = transport::tick(self);
         let events = events::tick(self);
         [commands, transport, events].into_iter().flatten().min()
+    }
+
+    /// Cuts the port's link, or brings it up again; the driver is told.
+    pub fn set_link(&mut self, up: bool) {
+        port::set_link(self, up);
+    }
+
+    /// The firmware fails for good, with a syndrome for the health buffer
+    /// (`MLX5_INITIAL_SEG_HEALTH_SYNDROME_*` of `mlx5_ifc.h`, such as 1, a firmware error): nothing
+    /// works any more, until a reset.
+    pub fn fail(&mut self, syndrome: u8) {
+        self.segment.fail(syndrome.max(1));
     }
 
     /// Plugs a cable into the port, counted from 1.

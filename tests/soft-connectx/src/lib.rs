@@ -50,7 +50,7 @@
 
 #![allow(
     dead_code,
-    reason = "what the commands set is there before the data path reads it"
+    reason = "commands set what steering of raw packets and compression of completions will read"
 )]
 #![forbid(unsafe_code)]
 

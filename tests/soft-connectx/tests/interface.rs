@@ -257,3 +257,35 @@ fn a_disabled_interface_takes_no_commands() {
     driver.device.bar_write(0x14, &0x1700u32.to_be_bytes());
     assert_eq!(driver.bar(0x14) >> 8 & 7, 1, "disabled after a reset");
 }
+
+/// `MLX5_PORT_CHANGE_SUBTYPE_DOWN` 1 and `_ACTIVE` 4.
+#[test]
+fn a_cut_link_is_told_once_and_its_return_too() {
+    let mut driver = Driver::up(Config::default());
+    let uar = u32::from(driver.simple(Opcode::ALLOC_UAR)[11]);
+    let (_, ring) = driver.event_queue(uar, 2, &[EventType::PORT_CHANGE]);
+    driver.device.set_link(false);
+    driver.device.set_link(false);
+    driver.device.set_link(true);
+    for (at, change) in [(0, 1), (64, 4)] {
+        let event = driver.read::<64>(ring + at);
+        assert_eq!(event[1], EventType::PORT_CHANGE.0);
+        assert_eq!((event[3], event[0x28] >> 4), (change, 1));
+    }
+    assert_eq!(driver.read::<64>(ring + 128), [0; 64]);
+}
+
+#[test]
+fn a_failed_device_takes_no_commands_until_it_is_reset() {
+    let mut driver = Driver::up(Config::default());
+    driver.device.fail(1);
+    assert_eq!(driver.bar(0x238) >> 31, 1, "it asks for a reset");
+    assert_eq!(driver.bar(0x23c) >> 16 & 0xff, 1, "syndrome");
+    let health = driver.bar(0x1010);
+    assert_eq!(driver.bar(0x1010), health, "its heart stands still");
+    let entry = driver.entry(0, &command::<16>(Opcode::ALLOC_PD), 16);
+    assert_eq!(driver.ring(0, &entry), 0xff);
+    driver.device.reset();
+    driver.device.bar_write(0x14, &0x1000u32.to_be_bytes());
+    driver.simple(Opcode::ENABLE_HCA);
+}

@@ -121,17 +121,29 @@ pub(super) fn dealloc_transport_domain(device: &mut Device, input: &[u8]) -> Rep
     let number = DeallocTransportDomainIn::new(input)?.transport_domain();
     let domain = device.resources.transport_domains.get(number);
     owner::check(input, domain.map(|domain| domain.uid))?;
+    let steering = &device.resources.steering;
+    let used = steering
+        .tiss
+        .iter()
+        .any(|(_, tis)| tis.transport_domain == number)
+        || steering
+            .tirs
+            .iter()
+            .any(|(_, tir)| tir.transport_domain == number);
+    if used {
+        return Err(busy("the transport domain is in use"));
+    }
     device.resources.transport_domains.remove(number);
     done()
 }
 
 pub(super) fn create_uctx(device: &mut Device, input: &[u8]) -> Reply {
-    let capabilities = CreateUctxIn::new(input)?.uctx().cap();
+    CreateUctxIn::new(input)?;
     let table = &mut device.resources.uctxs;
     let number = table
         .free_number()
         .ok_or(no_resources("no user context is left"))?;
-    table.insert(number, Uctx { capabilities });
+    table.insert(number, Uctx);
     let mut output = CreateUctxOut::zeroed();
     output.set_uid(number as u16);
     Ok(output.into_inner().to_vec())

@@ -11,9 +11,7 @@ pub(crate) struct Uar {
 
 /// A user context of DEVX.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Uctx {
-    pub(crate) capabilities: u32,
-}
+pub(crate) struct Uctx;
 
 /// User memory registered for queues.
 #[derive(Clone, Debug)]

@@ -48,8 +48,6 @@ pub(crate) struct FlowEntry {
 
 /// Actions of an entry.
 pub(crate) mod action {
-    pub(crate) const ALLOW: u16 = 1;
-    pub(crate) const DROP: u16 = 2;
     pub(crate) const FORWARD: u16 = 4;
     pub(crate) const COUNT: u16 = 8;
 }

@@ -3,7 +3,6 @@
 //! A resource keeps its context as bytes, as the driver wrote it and as a query answers it, and
 //! beside it, parsed, what the data path reads.
 
-
 pub(crate) mod buffer;
 mod cq;
 mod domains;
@@ -21,7 +20,9 @@ pub(crate) use domains::{Counter, Pd, TransportDomain, Uar, Uctx, Umem, Xrcd};
 pub(crate) use eq::Eq;
 pub(crate) use flow::{Destination, Flow, FlowCounter, FlowEntry, FlowGroup, FlowTable};
 pub(crate) use mkey::{AccessMode, Mkey};
-pub(crate) use qp::{Path, Qp, QpKind, QpState, Receive, RequesterLimits, Rights, Send};
+#[cfg(test)]
+pub(crate) use qp::Rights;
+pub(crate) use qp::{Path, Qp, QpKind, QpState, Receive, RequesterLimits, Send};
 pub(crate) use srq::{Srq, SrqKind};
 pub(crate) use steering::{Dispatch, Rqt, Steering, Tir, Tis};
 pub(crate) use table::Table;

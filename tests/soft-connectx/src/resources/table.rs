@@ -59,16 +59,6 @@ impl<T> Table<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().map(|(&number, entry)| (number, entry))
     }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.entries
-            .iter_mut()
-            .map(|(&number, entry)| (number, entry))
-    }
-
-    pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.entries.keys().copied().collect()
-    }
 }
 
 #[cfg(test)]
