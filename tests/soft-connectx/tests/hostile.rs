@@ -4,7 +4,7 @@
 mod driver;
 
 use driver::Driver;
-use driver::objects::{self, Objects};
+use driver::objects;
 use proptest::prelude::*;
 use soft_connectx::{Config, GuestMemory as _, LinkLayer};
 use std::time::Duration;
@@ -76,43 +76,6 @@ fn damage() -> impl Strategy<Value = Vec<(usize, u8)>> {
     prop::collection::vec((any::<usize>(), byte), 0..4)
 }
 
-/// Good commands about objects that are there.
-fn good(made: &Objects) -> Vec<Vec<u8>> {
-    let pages = made.pages;
-    let mut all = vec![
-        objects::eq(pages, made.uar),
-        objects::cq(pages, made.uar, made.eqn),
-        objects::mkey(made.pd),
-        objects::xrc_srq(pages, made.pd, made.xrcd, made.cqn),
-    ];
-    // RC, UC, UD, XRC, DCI, QP1, UMR's.
-    for service in [0, 1, 2, 3, 5, 8, 12] {
-        all.push(objects::qp(pages, service, made.pd, made.uar, made.cqn));
-    }
-    let mut named = |opcode: Opcode, number: u32| {
-        let mut input = driver::command::<16>(opcode);
-        input[8..12].copy_from_slice(&number.to_be_bytes());
-        all.push(input.to_vec());
-    };
-    for qpn in made.qpn..made.qpn + 3 {
-        for opcode in [
-            Opcode::QP_2RST,
-            Opcode::QP_2ERR,
-            Opcode::QUERY_QP,
-            Opcode::DESTROY_QP,
-        ] {
-            named(opcode, qpn);
-        }
-    }
-    named(Opcode::DESTROY_MKEY, made.mkey);
-    named(Opcode::DESTROY_XRC_SRQ, made.srqn);
-    named(Opcode::QUERY_CQ, made.cqn);
-    for qpn in made.qpn..made.qpn + 3 {
-        all.extend(objects::to_rts(qpn));
-    }
-    all
-}
-
 fn act() -> impl Strategy<Value = Act> {
     let command = (opcode(), prop::collection::vec(byte(), 6..400), 0..600usize).prop_map(
         |(opcode, rest, output)| Act::Command {
@@ -166,7 +129,7 @@ fn run(link: LinkLayer, strict: bool, adversary: Option<u64>, acts: Vec<Act>) {
         ..Config::default()
     });
     let made = driver.objects();
-    let good = good(&made);
+    let good = objects::good(&made);
     for act in acts {
         match act {
             Act::Command {
@@ -195,18 +158,7 @@ fn run(link: LinkLayer, strict: bool, adversary: Option<u64>, acts: Vec<Act>) {
                 units,
                 words,
             } => {
-                let control = [u32::from(opcode), made.qpn << 8 | u32::from(units), 0xc, 0];
-                let words = control.iter().chain(&words);
-                let request: Vec<u8> = words.flat_map(|word| word.to_be_bytes()).collect();
-                let blocks = u32::from(units).div_ceil(4);
-                let pages = made.pages;
-                driver.memory.write(pages.send_queue(), &request).unwrap();
-                driver
-                    .memory
-                    .write(pages.send_record(), &blocks.to_be_bytes())
-                    .unwrap();
-                let doorbell = u64::from(made.uar) << 12 | 0x800;
-                driver.device.bar_write(doorbell, &request[..8]);
+                driver.post(&made, opcode, units, &words);
             }
             Act::Frame(frame) => driver.device.receive(&frame),
             Act::Config { offset, bytes } => driver.device.config_write(offset, &bytes),

@@ -10,7 +10,9 @@ use wqe_format::mlx5::firmware::uar::AllocUarOut;
 use wqe_format::mlx5::firmware::xrc_srq::{CreateXrcSrqIn, CreateXrcSrqOut};
 use wqe_format::mlx5::firmware::{EventType, Opcode};
 
-use super::Driver;
+use soft_connectx::GuestMemory as _;
+
+use super::{Driver, command};
 
 /// Slots of every queue, as a logarithm; each fits a page.
 pub(crate) const LOG_SIZE: u8 = 5;
@@ -153,7 +155,57 @@ pub(crate) fn to_rts(qpn: u32) -> [Vec<u8>; 3] {
     ]
 }
 
+/// Good commands about objects that are there.
+pub(crate) fn good(made: &Objects) -> Vec<Vec<u8>> {
+    let pages = made.pages;
+    let mut all = vec![
+        eq(pages, made.uar),
+        cq(pages, made.uar, made.eqn),
+        mkey(made.pd),
+        xrc_srq(pages, made.pd, made.xrcd, made.cqn),
+    ];
+    // RC, UC, UD, XRC, DCI, QP1, UMR's.
+    for service in [0, 1, 2, 3, 5, 8, 12] {
+        all.push(qp(pages, service, made.pd, made.uar, made.cqn));
+    }
+    let mut named = |opcode: Opcode, number: u32| {
+        let mut input = command::<16>(opcode);
+        input[8..12].copy_from_slice(&number.to_be_bytes());
+        all.push(input.to_vec());
+    };
+    for qpn in made.qpn..made.qpn + 3 {
+        for opcode in [
+            Opcode::QP_2RST,
+            Opcode::QP_2ERR,
+            Opcode::QUERY_QP,
+            Opcode::DESTROY_QP,
+        ] {
+            named(opcode, qpn);
+        }
+    }
+    named(Opcode::DESTROY_MKEY, made.mkey);
+    named(Opcode::DESTROY_XRC_SRQ, made.srqn);
+    named(Opcode::QUERY_CQ, made.cqn);
+    for qpn in made.qpn..made.qpn + 3 {
+        all.extend(to_rts(qpn));
+    }
+    all
+}
+
 impl Driver {
+    /// Lays a work request into the first slot of the send queue, and rings for it.
+    pub(crate) fn post(&mut self, made: &Objects, opcode: u8, units: u8, words: &[u32]) {
+        let control = [u32::from(opcode), made.qpn << 8 | u32::from(units), 0xc, 0];
+        let words = control.iter().chain(words);
+        let request: Vec<u8> = words.flat_map(|word| word.to_be_bytes()).collect();
+        let blocks = u32::from(units).div_ceil(4).to_be_bytes();
+        let pages = made.pages;
+        self.memory.write(pages.send_queue(), &request).unwrap();
+        self.memory.write(pages.send_record(), &blocks).unwrap();
+        let doorbell = u64::from(made.uar) << 12 | 0x800;
+        self.device.bar_write(doorbell, &request[..8]);
+    }
+
     /// Makes one of each.
     pub(crate) fn objects(&mut self) -> Objects {
         let [eq_page, cq_page, qp_page, srq_page, records] = self.pages(5)[..] else {
