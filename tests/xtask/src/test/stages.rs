@@ -62,6 +62,12 @@ pub(crate) const STAGES: &[Stage] = &[
         run: userlands,
     },
     Stage {
+        name: "mlx5",
+        about: "Linux' own mlx5 drivers on the software ConnectX: programs over libmlx5 on InfiniBand, over ours on RoCE",
+        budget: Duration::from_secs(240),
+        run: mlx5,
+    },
+    Stage {
         name: "compare",
         about: "rdma-core's Python suite under the official provider and ours, on both kernels",
         budget: Duration::from_secs(1200),
@@ -97,6 +103,19 @@ fn userlands() -> Result<Counts> {
         counts.add(word(
             &[&words[..], &["--filter", SMOKE, "--verbose"]].concat(),
         )?);
+    }
+    Ok(counts)
+}
+
+/// What shows in a minute each that a device, its driver and a provider understand each other.
+fn mlx5() -> Result<Counts> {
+    const OFFICIAL: &str = "^(ibv_.*_pingpong( -e)?|ib_(send|read)_lat|ib_write_bw)$";
+    const OURS: &str = "^(ibv_.*_pingpong( -e)?|ibv_devinfo.*|rping|ucmatose|udaddy|rdma_client)$";
+    let mut counts = Counts::default();
+    for (link, provider, filter) in [("ib", "official", OFFICIAL), ("roce", "ours", OURS)] {
+        let words = ["apps", "--device", "mlx5", "--link", link];
+        let more = ["--provider", provider, "--filter", filter, "--verbose"];
+        counts.add(word(&[&words[..], &more].concat())?);
     }
     Ok(counts)
 }
