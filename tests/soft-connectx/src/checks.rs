@@ -19,8 +19,10 @@ pub(crate) enum Fault {
     CopyDiffers { qpn: u32, index: u16 },
     /// A request was changed between doorbell and completion.
     RequestChanged { qpn: u32, index: u16 },
-    /// Receives were announced before the queue pair could receive.
-    EarlyReceive { qpn: u32 },
+    /// More receives are posted than the ring has room for.
+    ReceiveRingOverrun { qpn: u32 },
+    /// A reserved bit of a request is set.
+    ReservedRequestBit { qpn: u32, index: u16 },
 }
 
 /// Mistakes that are kept.

@@ -5,6 +5,7 @@ use wqe_format::mlx5::{RecvSignatureSegment, SrqNextSegment, request::scatter_li
 use wqe_format::mlx5::firmware::EventType;
 
 use crate::adversary::Freedom;
+use crate::checks;
 use crate::completion::cqe::Owner;
 use crate::device::Device;
 use crate::events;
@@ -128,8 +129,12 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
         }
         (None, Receive::Ring { ring, cqn }) => {
             let taken = qp.data.received;
-            if counter(device, qp.dbr)? == taken {
+            let posted = counter(device, qp.dbr)?.wrapping_sub(taken);
+            if posted == 0 {
                 return Err(Nothing::Empty);
+            }
+            if u32::from(posted) > 1 << ring.log_size.min(16) {
+                checks::report(device, checks::Fault::ReceiveRingOverrun { qpn });
             }
             let skip = if qp.signature {
                 size_of::<RecvSignatureSegment>()

@@ -263,6 +263,10 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         return false;
     }
     let counter = requester.fetched;
+    if request.sets_reserved && device.config.strict {
+        let (qpn, index) = (qpn, counter);
+        checks::report(device, checks::Fault::ReservedRequestBit { qpn, index });
+    }
     let kind = qp.kind;
     let first = requester.psn;
     let is_local = matches!(request.opcode, Opcode::NOP | Opcode::UMR | Opcode::MMO);
@@ -350,6 +354,12 @@ fn complete_done(device: &mut Device, qpn: u32) {
             break;
         };
         some = true;
+        if device.config.strict {
+            check_unchanged(device, qpn, &flight);
+        }
+        let Some(qp) = get(device, qpn) else {
+            return;
+        };
         let request = &flight.request;
         let returned = if request.is_read() { request.len() } else { 0 };
         let owner = qp.owner(flight.counter);
@@ -368,6 +378,20 @@ fn complete_done(device: &mut Device, qpn: u32) {
     };
     if some && qp.state == QpState::Sqd && qp.data.requester.flight.is_empty() {
         events::queue(device, EventType::SQ_DRAINED, qpn, 0);
+    }
+}
+
+/// A request belongs to the device until it is completed: its slots still hold it.
+fn check_unchanged(device: &Device, qpn: u32, flight: &Flight) {
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return;
+    };
+    let Some(send) = &qp.send else { return };
+    let mut bytes = vec![0; flight.request.bytes.len()];
+    let read = (send.ring).read(device.memory.as_ref(), flight.counter.into(), &mut bytes);
+    if read.is_ok() && bytes != flight.request.bytes {
+        let index = flight.counter;
+        checks::report(device, checks::Fault::RequestChanged { qpn, index });
     }
 }
 

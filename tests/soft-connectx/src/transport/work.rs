@@ -51,6 +51,8 @@ pub(super) struct Request {
     pub(super) operands: Option<Operands>,
     pub(super) ethernet: Option<EthSegment>,
     pub(super) data: Vec<Piece>,
+    /// Whether a bit is set that must not be.
+    pub(super) sets_reserved: bool,
     /// All its bytes.
     pub(super) bytes: Vec<u8>,
 }
@@ -110,6 +112,7 @@ impl Request {
             operands: None,
             ethernet: None,
             data: Vec::new(),
+            sets_reserved: false,
             bytes: bytes.get(..request.len())?.to_vec(),
         };
         // A key's change is taken apart where it is done.
@@ -123,9 +126,16 @@ impl Request {
         };
         for segment in request.segments(service) {
             match segment {
-                Segment::Datagram(segment) => it.destination = Some(segment),
-                Segment::Xrc(segment) => it.srqn = Some(segment.xrc_srqn.get() & 0xff_ffff),
+                Segment::Datagram(segment) => {
+                    it.sets_reserved |= segment.reserved != [0; 4];
+                    it.destination = Some(segment);
+                }
+                Segment::Xrc(segment) => {
+                    it.sets_reserved |= segment.reserved != [0; 12];
+                    it.srqn = Some(segment.xrc_srqn.get() & 0xff_ffff);
+                }
                 Segment::Raddr(segment) => {
+                    it.sets_reserved |= segment.reserved.get() != 0;
                     it.remote = Some((segment.raddr.get(), segment.rkey.get()));
                 }
                 Segment::Atomic(segment) => {

@@ -303,3 +303,67 @@ fn a_nop_in_a_register_counts() {
         assert_eq!(bench.poll(0x41), None);
     }
 }
+
+/// All registers of a page ring, those for fast requests among them, on which the kernel registers memory.
+#[test]
+fn every_register_rings() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    for register in (0x800..0x1000).step_by(0x100) {
+        let bytes = bench.request(0x41, Opcode::NOP, 0, &[]);
+        bench.put(0x41, &bytes);
+        assert_eq!(bench.poll(0x41), None);
+        let at = u64::from(UAR) * 4096 + register;
+        bench.device.bar_write(at, &bytes[..8]);
+        bench.done(0x41, CqeOpcode::REQ);
+    }
+}
+
+/// Mistakes that a device does not notice are noticed on request.
+#[test]
+fn strict_sees_mistakes() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    bench.device.config.strict = true;
+    let mut to = remote(0x5000);
+    bench.post(
+        0x41,
+        Opcode::RDMA_WRITE,
+        0,
+        &[to.as_bytes(), data(0x1000, 8).as_bytes()],
+    );
+    assert_eq!(bench.device.checks.faults(), []);
+    to.reserved.set(1);
+    bench.post(
+        0x41,
+        Opcode::RDMA_WRITE,
+        0,
+        &[to.as_bytes(), data(0x1000, 8).as_bytes()],
+    );
+    // One that waits for a receive request, and changes meanwhile.
+    bench.post(0x41, Opcode::SEND, 0, &[data(0x1000, 8).as_bytes()]);
+    bench
+        .ram
+        .write(Bench::place(0x41) + 0x8000 + 2 * 64 + 40, &[1])
+        .unwrap();
+    bench
+        .ram
+        .write(Bench::place(0x41) + 0x8000 + 2 * 64 + 20, &[1])
+        .unwrap();
+    bench.post_receive(0x42, &[data(0x5000, 8)]);
+    bench.wait(Duration::from_millis(1));
+    // A copy that is not what memory has.
+    let mut bytes = bench.request(0x41, Opcode::NOP, 0, &[]);
+    bench.post_bytes(0x41, &bytes);
+    bytes.resize(64, 0);
+    bytes[9] = 1;
+    let register = u64::from(UAR) * 4096 + 0x800;
+    for (at, word) in bytes.chunks(8).enumerate() {
+        bench.device.bar_write(register + at as u64 * 8, word);
+    }
+    let qpn = 0x41;
+    let expected = [
+        crate::checks::Fault::ReservedRequestBit { qpn, index: 1 },
+        crate::checks::Fault::RequestChanged { qpn, index: 2 },
+        crate::checks::Fault::CopyDiffers { qpn, index: 3 },
+    ];
+    assert_eq!(bench.device.checks.faults(), expected);
+}

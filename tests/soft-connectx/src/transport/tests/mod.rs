@@ -217,6 +217,13 @@ impl Bench {
     }
 
     pub(super) fn post_bytes(&mut self, qpn: u32, bytes: &[u8]) {
+        self.put(qpn, bytes);
+        let register = u64::from(UAR) * 4096 + 0x800;
+        self.device.bar_write(register, &bytes[..8]);
+    }
+
+    /// Puts a request into the ring and counts it, without ringing.
+    pub(super) fn put(&mut self, qpn: u32, bytes: &[u8]) {
         let at = Self::place(qpn);
         let sent = self.sent.entry(qpn).or_default();
         for block in bytes.chunks(64) {
@@ -226,8 +233,6 @@ impl Bench {
         }
         let record = u32::from(*sent).to_be_bytes();
         self.ram.write(at + 0x1_1004, &record).unwrap();
-        let register = u64::from(UAR) * 4096 + 0x800;
-        self.device.bar_write(register, &bytes[..8]);
     }
 
     /// What a driver does with a queue pair that was reset.
