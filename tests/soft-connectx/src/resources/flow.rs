@@ -6,8 +6,8 @@ use super::Table;
 
 /// Bytes of `fte_match_param`.
 pub(crate) const MATCH_LEN: usize = 0x200;
-/// Tables a packet may pass: one for each level, and the default table.
-const LONGEST_WAY: usize = 65;
+/// Tables a packet may pass: one for each level (`max_ft_level`), and the default table.
+const LONGEST_WAY: usize = 129;
 
 /// Entries that look at the same bits.
 #[derive(Debug)]
