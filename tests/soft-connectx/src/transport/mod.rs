@@ -4,12 +4,14 @@
 //! one's own address to the same code that takes those of the link. Nothing here waits: what needs time (retries, receivers
 //! that are not ready) has a deadline that [`tick`] looks at.
 
+mod answers;
 mod atomic;
 mod datagram;
 mod doorbell;
 mod local;
 mod psn;
 mod receive;
+mod replies;
 mod requester;
 mod responder;
 mod retry;
@@ -186,7 +188,7 @@ fn run(device: &mut Device) {
             return;
         };
         device.transport.last = qpn;
-        if !responder::answer(device, qpn) && !requester::step(device, qpn) {
+        if !replies::answer(device, qpn) && !requester::step(device, qpn) {
             device.transport.active.remove(&qpn);
         }
     }
@@ -227,7 +229,7 @@ fn deliver(device: &mut Device, packet: Packet) {
         return;
     }
     if op::is_response(packet.bth.op()) {
-        requester::answered(device, qpn, &packet);
+        answers::answered(device, qpn, &packet);
         return;
     }
     let initiator = match (qp.kind, &packet.extended.dceth) {
