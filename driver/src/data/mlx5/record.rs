@@ -81,16 +81,36 @@ pub struct WorkRecord {
 #[repr(C, align(16))]
 struct WorkSlot {
     wr_id: AtomicU64,
-    /// `head`, then the opcode in bits 32..40, then the kind in bits 40..48.
+    /// `head`, then the opcode in bits 32..40, then the kind in bits 40..48; bit 63 if that is not [`WorkKind::Plain`].
     rest: AtomicU64,
 }
+
+/// The bit of a record that says that its kind is not [`WorkKind::Plain`]: a poller sees it as a sign.
+const NOT_PLAIN: u64 = 1 << 63;
+
+/// A record's second word.
+#[inline(always)]
+const fn rest(head: u32, opcode: u8, kind: WorkKind) -> u64 {
+    let mark = if matches!(kind, WorkKind::Plain) {
+        0
+    } else {
+        NOT_PLAIN
+    };
+    head as u64 | (opcode as u64) << 32 | (kind as u64) << 40 | mark
+}
+
+/// The only record of a queue that sends nothing: a poller that meets it takes the long way.
+static NO_WORK: WorkSlot = WorkSlot {
+    wr_id: AtomicU64::new(0),
+    rest: AtomicU64::new(NOT_PLAIN),
+};
 
 /// A record as it is in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawRecord {
     /// The program's number.
     pub(super) wr_id: u64,
-    rest: u64,
+    pub(super) rest: u64,
 }
 
 impl RawRecord {
@@ -106,7 +126,7 @@ impl RawRecord {
     /// Whether the completion says all about what it was.
     #[inline]
     pub(super) const fn is_plain(self) -> bool {
-        self.rest >> 40 == WorkKind::Plain as u64
+        self.rest & NOT_PLAIN == 0
     }
 
     /// Its parts.
@@ -145,9 +165,8 @@ impl Slots {
         let slot = unsafe { self.0.add(block as usize) };
         // SAFETY: one of the records, which live as long as the queue.
         let slot = unsafe { slot.as_ref() };
-        let rest = u64::from(head) | u64::from(opcode) << 32 | (kind as u64) << 40;
         slot.wr_id.store(wr_id, Ordering::Relaxed);
-        slot.rest.store(rest, Ordering::Relaxed);
+        slot.rest.store(rest(head, opcode, kind), Ordering::Relaxed);
     }
 }
 
@@ -254,8 +273,7 @@ impl SendShared {
     #[inline]
     pub fn set_record(&self, wqebb: u32, record: WorkRecord) {
         let slot = self.slot(wqebb);
-        let rest =
-            u64::from(record.head) | u64::from(record.opcode) << 32 | (record.kind as u64) << 40;
+        let rest = rest(record.head, record.opcode, record.kind);
         slot.wr_id.store(record.wr_id, Ordering::Relaxed);
         slot.rest.store(rest, Ordering::Relaxed);
     }
@@ -285,6 +303,35 @@ impl fmt::Debug for SendShared {
             .field("wqebbs", &self.slots.len())
             .field("tail", &self.tail)
             .finish_non_exhaustive()
+    }
+}
+
+/// Where a poller finds the records of a send queue, or the one of a queue that has none.
+#[derive(Clone, Copy, Debug)]
+struct Records {
+    start: NonNull<WorkSlot>,
+    /// Which bits of a record's distance from the start, in bytes, are in range.
+    distances: u32,
+}
+
+// SAFETY: the records are atomic, and memory of the process, not of a thread.
+unsafe impl Send for Records {}
+// SAFETY: as above.
+unsafe impl Sync for Records {}
+
+impl Records {
+    const fn none() -> Self {
+        Self {
+            start: NonNull::from_ref(&NO_WORK),
+            distances: 0,
+        }
+    }
+
+    fn of(shared: &SendShared) -> Self {
+        Self {
+            start: shared.slots().0,
+            distances: shared.mask * size_of::<WorkSlot>() as u32,
+        }
     }
 }
 
@@ -481,12 +528,15 @@ pub type KeepAlive = Box<dyn Any + Send + Sync>;
 
 /// What is known about a queue whose completions can arrive: found by the user index that the device puts into them.
 pub struct QueueRecord {
+    records: Records,
     kind: QueueKind,
     number: u32,
     cookie: usize,
     send: Option<SendShared>,
     receive: ReceiveSide,
     checksums: bool,
+    /// Whether receives are of a ring of its own, and nothing is to be said of their checksums.
+    plain_receive: bool,
     /// The memory that `send` and `receive` point to; a late completion may still look at it.
     _memory: Option<KeepAlive>,
 }
@@ -510,13 +560,70 @@ impl QueueRecord {
         memory: Option<KeepAlive>,
     ) -> Self {
         Self {
+            records: send.as_ref().map_or(Records::none(), Records::of),
             kind,
             number,
             cookie,
             send,
+            plain_receive: matches!(receive, ReceiveSide::Own(_)),
             receive,
             checksums: false,
             _memory: memory,
+        }
+    }
+
+    /// What is found where there is no record: it neither sends nor receives.
+    pub(super) const fn nobodys() -> Self {
+        Self {
+            records: Records::none(),
+            kind: QueueKind::Rc,
+            number: 0,
+            cookie: 0,
+            send: None,
+            receive: ReceiveSide::None,
+            checksums: false,
+            plain_receive: false,
+            _memory: None,
+        }
+    }
+
+    /// The record of the send work request that a completion is about; `last` is the entry's last word, as a number: the
+    /// counter stands in its upper half. Of a queue that sends nothing, one that is not plain.
+    #[inline(always)]
+    pub(super) fn work(&self, last: u32) -> RawRecord {
+        const SHIFT: u32 = 16 - size_of::<WorkSlot>().trailing_zeros();
+        let distance = (last >> SHIFT & self.records.distances) as usize;
+        // SAFETY: within the records: a multiple of their size, cut to their number, or to the only one.
+        let slot = unsafe { self.records.start.byte_add(distance) };
+        // SAFETY: a record, which lives as long as the queue.
+        let slot = unsafe { slot.as_ref() };
+        RawRecord {
+            wr_id: slot.wr_id.load(Ordering::Relaxed),
+            rest: slot.rest.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The send queue.
+    ///
+    /// # Safety
+    ///
+    /// It has one: [`work`](Self::work) gave a plain record.
+    #[inline(always)]
+    pub(super) unsafe fn send_unchecked(&self) -> &SendShared {
+        // SAFETY: the caller's promise.
+        unsafe { self.send.as_ref().unwrap_unchecked() }
+    }
+
+    /// Its own receive queue, if nothing is to be said of the checksums of what it receives.
+    #[inline(always)]
+    pub(super) fn plain_receive(&self) -> Option<&RecvShared> {
+        if !self.plain_receive {
+            return None;
+        }
+        match &self.receive {
+            ReceiveSide::Own(recv) => Some(recv),
+            // SAFETY: the mark was made for the other kind, which never changes.
+            _ => unsafe { std::hint::unreachable_unchecked() },
         }
     }
 
@@ -525,6 +632,7 @@ impl QueueRecord {
     #[must_use]
     pub fn with_checksums(mut self) -> Self {
         self.checksums = true;
+        self.plain_receive = false;
         self
     }
 

@@ -1,6 +1,6 @@
 //! From the user index in a completion to the queue that it is about.
 //!
-//! Looking up takes two loads and no lock, in the middle of every completion. So a record that was taken out of the table
+//! Looking up takes three loads and no lock, in the middle of every completion. So a record that was taken out of the table
 //! may still be in the hands of a poller, and is dropped late: when every reader was seen outside of its visits
 //! after the record had gone. A reader marks its visits by two plain stores; what orders them against the removal is a
 //! barrier that the remover has executed in all threads (`sys::barrier::order_all_threads`), or one in the reader where
@@ -21,36 +21,46 @@ use super::protocol::visit;
 use super::record::QueueRecord;
 use crate::sys::barrier;
 
-/// User indices have 24 bits. The first level takes the upper 8, the second the lower 16: whole bytes of a completion, so
-/// that a poller takes them apart by loads.
-const LOWER_BITS: u32 = 16;
-const UPPER_LEN: usize = 1 << 8;
-const LOWER_LEN: usize = 1 << LOWER_BITS;
+/// User indices have 24 bits. Each of three levels takes 8: whole bytes of a completion, so that a poller takes them apart
+/// by loads, whatever their order.
+const LEVEL_LEN: usize = 1 << 8;
 /// The largest user index, plus one.
 pub const USER_INDICES: u32 = 1 << 24;
 
-/// Records by the lower bits. Half a megabyte of addresses; the system gives memory to the pages that are used, and indices
-/// are given out from the lowest on.
-type Lower = [AtomicPtr<QueueRecord>; LOWER_LEN];
-type Upper = [AtomicPtr<Lower>; UPPER_LEN];
+/// Records by the low byte. Indices are given out from the lowest on, so 256 queues share one of these, of 2 KiB.
+type Lower = [AtomicPtr<QueueRecord>; LEVEL_LEN];
+/// Those by the middle byte.
+type Middle = [AtomicPtr<Lower>; LEVEL_LEN];
+/// Those by the upper byte.
+type Upper = [AtomicPtr<Middle>; LEVEL_LEN];
 
-/// Where nothing was inserted yet, so that a poller need not ask for a missing level.
-static NOTHING: Lower = [const { AtomicPtr::new(ptr::null_mut()) }; LOWER_LEN];
+/// What stands where no record is, on each level: a poller need not ask whether it found something before it looks at
+/// the work request's record, of which nobody's says that the long way must be taken.
+static NOBODY: QueueRecord = QueueRecord::nobodys();
+static NO_LOWER: Lower = [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; LEVEL_LEN];
+static NO_MIDDLE: Middle = [const { AtomicPtr::new((&raw const NO_LOWER).cast_mut()) }; LEVEL_LEN];
 
-const fn nothing() -> *mut Lower {
-    (&raw const NOTHING).cast_mut()
+const fn nobody() -> *mut QueueRecord {
+    (&raw const NOBODY).cast_mut()
 }
 
-const fn split(user_index: u32) -> (usize, usize) {
-    (
-        (user_index >> LOWER_BITS) as usize % UPPER_LEN,
-        user_index as usize % LOWER_LEN,
-    )
+const fn no_lower() -> *mut Lower {
+    (&raw const NO_LOWER).cast_mut()
+}
+
+const fn no_middle() -> *mut Middle {
+    (&raw const NO_MIDDLE).cast_mut()
+}
+
+/// The bytes that the levels take, upper first.
+const fn split(user_index: u32) -> [u8; 3] {
+    let [_, upper, middle, lower] = user_index.to_be_bytes();
+    [upper, middle, lower]
 }
 
 /// Records by user index, for one device context.
 pub struct UserIndexTable {
-    /// Second levels live as long as the table.
+    /// Lower levels live as long as the table.
     levels: Box<Upper>,
     /// Whether readers need no barrier of their own.
     one_sided: bool,
@@ -76,16 +86,11 @@ struct Retired {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadUserIndex;
 
-fn empty_level() -> Box<Lower> {
-    // SAFETY: null pointers are all zeros, and need not be written: pages that nobody uses cost no memory.
-    unsafe { Box::new_zeroed().assume_init() }
-}
-
 impl UserIndexTable {
     /// An empty table.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            levels: Box::new([const { AtomicPtr::new(nothing()) }; UPPER_LEN]),
+            levels: Box::new([const { AtomicPtr::new(no_middle()) }; LEVEL_LEN]),
             one_sided: barrier::can_order_all_threads(),
             state: Mutex::default(),
         })
@@ -104,19 +109,25 @@ impl UserIndexTable {
         if user_index >= USER_INDICES {
             return Err(BadUserIndex);
         }
-        // Held, so that nobody else makes the level or takes the entry.
+        // Held, so that nobody else makes a level or takes the entry.
         let _state = self.state();
-        let (upper, lower) = split(user_index);
+        let [upper, middle, lower] = split(user_index).map(usize::from);
         let first = &self.levels[upper];
         let mut level = first.load(Ordering::Relaxed);
-        if level == nothing() {
-            level = Box::into_raw(empty_level());
+        if level == no_middle() {
+            level = Box::into_raw(Box::new([const { AtomicPtr::new(no_lower()) }; LEVEL_LEN]));
             first.store(level, Ordering::Release);
         }
-        // SAFETY: a second level that this table made; it is freed by `drop` only.
-        let level = unsafe { &*level };
-        let entry = &level[lower];
-        if !entry.load(Ordering::Relaxed).is_null() {
+        // SAFETY: a level that this table made; it is freed by `drop` only.
+        let second = &unsafe { &*level }[middle];
+        let mut level = second.load(Ordering::Relaxed);
+        if level == no_lower() {
+            level = Box::into_raw(Box::new([const { AtomicPtr::new(nobody()) }; LEVEL_LEN]));
+            second.store(level, Ordering::Release);
+        }
+        // SAFETY: as above.
+        let entry = &unsafe { &*level }[lower];
+        if entry.load(Ordering::Relaxed) != nobody() {
             return Err(BadUserIndex);
         }
         entry.store(Arc::into_raw(record).cast_mut(), Ordering::Release);
@@ -134,13 +145,17 @@ impl UserIndexTable {
             return false;
         }
         let mut state = self.state();
-        // What was made and is replaced in the level is made under the lock.
-        let (upper, lower) = split(user_index);
+        // Levels are made under the lock.
+        let [upper, middle, lower] = split(user_index).map(usize::from);
         let level = self.levels[upper].load(Ordering::Relaxed);
         // SAFETY: the level of nothing, which lives for ever, or one that this table made.
-        let level = unsafe { &*level };
-        let raw = level[lower].swap(ptr::null_mut(), Ordering::AcqRel);
-        if raw.is_null() {
+        let level = unsafe { &*level }[middle].load(Ordering::Relaxed);
+        if level == no_lower() {
+            return false;
+        }
+        // SAFETY: one that this table made.
+        let raw = unsafe { &*level }[lower].swap(nobody(), Ordering::AcqRel);
+        if raw == nobody() {
             return false;
         }
         // SAFETY: `insert` made it of an `Arc`, and the swap gave it to us alone.
@@ -209,16 +224,24 @@ impl Drop for UserIndexTable {
     fn drop(&mut self) {
         for first in self.levels.iter_mut() {
             let level = *first.get_mut();
-            if level == nothing() {
+            if level == no_middle() {
                 continue;
             }
             // SAFETY: made by `insert` of a box, and nobody else has the table any more.
             let mut level = unsafe { Box::from_raw(level) };
-            for entry in level.iter_mut() {
-                let record = *entry.get_mut();
-                if !record.is_null() {
-                    // SAFETY: made by `insert` of an `Arc`, which the table still owns.
-                    drop(unsafe { Arc::from_raw(record) });
+            for second in level.iter_mut() {
+                let level = *second.get_mut();
+                if level == no_lower() {
+                    continue;
+                }
+                // SAFETY: as above.
+                let mut level = unsafe { Box::from_raw(level) };
+                for entry in level.iter_mut() {
+                    let record = *entry.get_mut();
+                    if record != nobody() {
+                        // SAFETY: made by `insert` of an `Arc`, which the table still owns.
+                        drop(unsafe { Arc::from_raw(record) });
+                    }
                 }
             }
         }
@@ -278,6 +301,19 @@ impl Reader {
         }
     }
 
+    /// Whether a visit needs no barrier of its own, so that it may begin by [`begin_one_sided`](Self::begin_one_sided).
+    pub(super) fn is_one_sided(&self) -> bool {
+        self.one_sided
+    }
+
+    /// As [`begin`](Self::begin), of a reader that [needs no barrier](Self::is_one_sided).
+    #[inline(always)]
+    pub(super) fn begin_one_sided(&mut self) {
+        debug_assert!(self.one_sided);
+        visit::begin(&**self.word, self.visits);
+        barrier::ordered_by_other_threads();
+    }
+
     /// Ends a visit; changes nothing that matters if there is none.
     #[inline]
     pub fn end(&mut self) {
@@ -314,27 +350,29 @@ impl Finder {
     /// A visit of the reader has begun, and neither this nor the record is used after its end.
     #[inline(always)]
     pub(super) unsafe fn find<'a>(self, user_index: u32) -> Option<&'a QueueRecord> {
-        let (upper, lower) = split(user_index);
         // SAFETY: passed on.
-        unsafe { self.find_split(upper as u8, lower as u16) }
+        let found = unsafe { self.find_any(split(user_index)) };
+        (!ptr::eq(found, &NOBODY)).then_some(found)
     }
 
-    /// As [`find`](Self::find), of an index whose upper 8 and lower 16 bits are apart.
+    /// As [`find`](Self::find), of an index whose bytes are apart. What nobody inserted is
+    /// [nobody's](QueueRecord::nobodys).
     ///
     /// # Safety
     ///
     /// As for [`find`](Self::find).
     #[inline(always)]
-    pub(super) unsafe fn find_split<'a>(self, upper: u8, lower: u16) -> Option<&'a QueueRecord> {
+    pub(super) unsafe fn find_any<'a>(self, [upper, middle, lower]: [u8; 3]) -> &'a QueueRecord {
         // SAFETY: the table's first level, which lives as long as the table, and the reader has a share of that.
         let levels = unsafe { &*self.0 };
         let level = levels[usize::from(upper)].load(Ordering::Acquire);
         // SAFETY: the level of nothing, or one that the table made and keeps.
-        let level = unsafe { &*level };
-        let record = level[usize::from(lower)].load(Ordering::Acquire);
-        // SAFETY: null, or a record that the table owned when it was looked up in a visit; it is not dropped before the
-        // visit ends, and the caller does not use it longer.
-        unsafe { record.as_ref() }
+        let level = unsafe { &*level }[usize::from(middle)].load(Ordering::Acquire);
+        // SAFETY: as above.
+        let record = unsafe { &*level }[usize::from(lower)].load(Ordering::Acquire);
+        // SAFETY: nobody's, which lives for ever, or a record that the table owned when it was looked up in a visit; it is
+        // not dropped before the visit ends, and the caller does not use it longer.
+        unsafe { &*record }
     }
 }
 

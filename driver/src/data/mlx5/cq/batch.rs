@@ -4,10 +4,12 @@ use wqe_format::mlx5::{CqeFormat, CqeOpcode};
 use wqe_format::rxe::WcStatus;
 
 use super::super::record::RawRecord;
-use super::completion::{Completion, Place, flag, half_pair, opcode, pair};
+use super::arrange::{self, Portable};
+use super::completion::{Completion, Place, flag, opcode, pair};
 use super::handover::is_ours;
 use super::parse::{self, Finders, Receive};
 use super::ring::Entry;
+use super::run::take_send;
 use super::{CompletionQueue, Mode};
 use crate::sys::barrier;
 
@@ -44,8 +46,13 @@ impl CompletionQueue {
         let op_own = first.op_own();
         let taken = if is_ours(op_own, parity) && room != 0 {
             barrier::completion_is_read_after_its_owner_bit();
-            // SAFETY: passed on; the entry is the next one, and ours.
-            unsafe { self.poll_some(first, op_own, parity, out, room) }
+            if self.mode == Mode::Frequent && op_own < RECEIVE_FIRST && room == 1 {
+                // SAFETY: passed on; the entry is the next one, and ours.
+                unsafe { self.poll_single(first, op_own, parity, out) }
+            } else {
+                // SAFETY: as above.
+                unsafe { self.poll_some(first, op_own, out, room) }
+            }
         } else if self.mode == Mode::Compressed {
             // SAFETY: passed on.
             unsafe { self.poll_compressed(out, room) }
@@ -64,43 +71,59 @@ impl CompletionQueue {
         &mut self,
         first: Entry,
         op_own: u8,
-        parity: u8,
         out: *mut Completion,
         room: usize,
     ) -> usize {
         let sends = op_own < RECEIVE_FIRST;
-        match self.mode {
+        if self.mode == Mode::Frequent {
+            return if sends {
+                // SAFETY: passed on; the processor has what that needs.
+                unsafe { self.poll_frequent::<true>(first, out, room) }
+            } else {
+                // SAFETY: as above.
+                unsafe { self.poll_frequent::<false>(first, out, room) }
+            };
+        }
+        // SAFETY: passed on.
+        unsafe { self.poll_otherwise(first, sends, out, room) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`poll_some`](Self::poll_some).
+    #[cold]
+    unsafe fn poll_otherwise(
+        &mut self,
+        first: Entry,
+        sends: bool,
+        out: *mut Completion,
+        room: usize,
+    ) -> usize {
+        match (self.mode, sends) {
             // SAFETY: passed on.
-            Mode::Narrow if room == 1 && sends => unsafe {
-                self.poll_single::<true, false, true>(first, op_own, parity, out)
-            },
+            (Mode::Narrow, true) => unsafe { self.poll_run::<false, true>(first, out, room) },
             // SAFETY: passed on.
-            Mode::Narrow if room == 1 => unsafe {
-                self.poll_single::<true, false, false>(first, op_own, parity, out)
-            },
+            (Mode::Narrow, false) => unsafe { self.poll_run::<false, false>(first, out, room) },
             // SAFETY: passed on.
-            Mode::Narrow if sends => unsafe {
-                self.poll_run::<true, false, true>(first, out, room)
-            },
+            (Mode::Wide, true) => unsafe { self.poll_run::<true, true>(first, out, room) },
             // SAFETY: passed on.
-            Mode::Narrow => unsafe { self.poll_run::<true, false, false>(first, out, room) },
-            // SAFETY: passed on.
-            Mode::Wide if sends => unsafe { self.poll_run::<true, true, true>(first, out, room) },
-            // SAFETY: passed on.
-            Mode::Wide => unsafe { self.poll_run::<true, true, false>(first, out, room) },
-            // SAFETY: passed on.
-            _ => unsafe { self.poll_version_0(out, room) },
+            (Mode::Wide, false) => unsafe { self.poll_run::<true, false>(first, out, room) },
+            _ => {
+                self.readers.begin::<false>();
+                // SAFETY: passed on; a visit has begun.
+                unsafe { self.poll_rest::<false>(out, room, room) }
+            }
         }
     }
 
-    /// Takes one entry, if it is plain. Apart from the loop below because a poll for one completion is what programs do that
-    /// care for each nanosecond.
+    /// Takes one entry of 64 bytes, if it is a frequent send. Apart from the loops of `run` because a poll for one completion
+    /// is what programs do that care for each nanosecond.
     ///
     /// # Safety
     ///
     /// As for [`poll_some`](Self::poll_some), with room for one.
     #[inline(always)]
-    unsafe fn poll_single<const V1: bool, const WIDE: bool, const SENDS: bool>(
+    unsafe fn poll_single(
         &mut self,
         first: Entry,
         op_own: u8,
@@ -108,81 +131,16 @@ impl CompletionQueue {
         out: *mut Completion,
     ) -> usize {
         let finders = self.readers.finders();
-        self.readers.begin::<V1>();
-        first.prefetch::<WIDE>(1);
+        self.readers.begin_one_sided();
+        first.prefetch::<false>(1);
         // SAFETY: a visit has begun; the place is the caller's.
-        if !unsafe { take_plain::<V1, SENDS>(finders, first, op_own, parity, out) } {
+        if !unsafe { take_send::<Portable>(finders, first, op_own, parity, out) } {
             // SAFETY: passed on; the visit goes on.
-            return unsafe { self.poll_rest::<V1>(out, 1, 1) };
+            return unsafe { self.poll_rest::<true>(out, 1, 1) };
         }
-        self.readers.end::<V1>();
-        self.step::<WIDE>(first);
+        self.readers.end::<true>();
+        self.step::<false>(first);
         1
-    }
-
-    /// # Safety
-    ///
-    /// As for [`poll_some`](Self::poll_some).
-    #[cold]
-    unsafe fn poll_version_0(&mut self, out: *mut Completion, room: usize) -> usize {
-        self.readers.begin::<false>();
-        // SAFETY: passed on; a visit has begun.
-        unsafe { self.poll_rest::<false>(out, room, room) }
-    }
-
-    /// Takes entries of one kind, all sends or all receives, and plain ones: what a busy queue mostly has. It calls
-    /// nothing but, at last, the general loop, so all it works with stays in registers. Whatever it does not know it leaves
-    /// to that loop as it was.
-    ///
-    /// # Safety
-    ///
-    /// As for [`poll_some`](Self::poll_some).
-    #[inline(never)]
-    unsafe fn poll_run<const V1: bool, const WIDE: bool, const SENDS: bool>(
-        &mut self,
-        first: Entry,
-        out: *mut Completion,
-        room: usize,
-    ) -> usize {
-        let finders = self.readers.finders();
-        self.readers.begin::<V1>();
-        let parity = self.parity;
-        let run = self.ring.up_to_end(self.ci).min(room);
-        // SAFETY: at most the ring's end.
-        let end = unsafe { first.after::<WIDE>(run) };
-        let mut next = first;
-        let mut place = out;
-        let full = loop {
-            let op_own = next.op_own();
-            barrier::completion_is_read_after_its_owner_bit();
-            // The one after the next, which the device may have written from afar.
-            next.prefetch::<WIDE>(2);
-            // SAFETY: a visit has begun; as many places are used as entries are taken.
-            let taken = unsafe { take_plain::<V1, SENDS>(finders, next, op_own, parity, place) };
-            if !taken {
-                break is_ours(op_own, parity);
-            }
-            // SAFETY: before the end.
-            next = unsafe { next.after::<WIDE>(1) };
-            // SAFETY: a place was used, so this is at most the array's end.
-            place = unsafe { place.add(1) };
-            if next == end {
-                break run != room;
-            }
-        };
-        // SAFETY: both between `first` and the ring's end.
-        let taken = unsafe { next.places_from::<WIDE>(first) };
-        self.ci = self.ci.wrapping_add(taken as u32);
-        self.next = next;
-        if taken != 0 && self.ring.is_start(self.ci) {
-            self.turn();
-        }
-        if full {
-            // SAFETY: passed on, for the rest of the array; there may be more, and the visit goes on.
-            return unsafe { self.poll_rest::<V1>(place, room - taken, room) };
-        }
-        self.readers.end::<V1>();
-        taken
     }
 
     /// Takes entries of any kind, into `left` places at `out` of an array of `room`. Says how many places of the array are
@@ -192,7 +150,7 @@ impl CompletionQueue {
     ///
     /// As for [`poll_into`](Self::poll_into); a visit has begun, which ends here.
     #[inline(never)]
-    unsafe fn poll_rest<const V1: bool>(
+    pub(super) unsafe fn poll_rest<const V1: bool>(
         &mut self,
         mut out: *mut Completion,
         mut left: usize,
@@ -414,50 +372,16 @@ pub(super) const fn is_plain_receive(kind: u8) -> bool {
     kind.wrapping_sub(RECEIVE_FIRST).rotate_right(4) <= (RECEIVE_LAST - RECEIVE_FIRST) >> 4
 }
 
-/// Takes an entry if it is ours, of the given direction and plain; else nothing has happened.
-///
-/// # Safety
-///
-/// A visit has begun, during which `finders` are used. `out` is valid for a write.
-#[inline(always)]
-unsafe fn take_plain<const V1: bool, const SENDS: bool>(
-    finders: Finders,
-    cqe: Entry,
-    op_own: u8,
-    parity: u8,
-    out: *mut Completion,
-) -> bool {
-    // Owner bit, opcode and format in one comparison.
-    let kind = (op_own ^ parity) & !SOLICITED;
-    if SENDS {
-        if kind != REQUEST {
-            return false;
-        }
-        // SAFETY: passed on.
-        let Some(work) = (unsafe { parse::complete_plain_request::<V1>(finders, cqe) }) else {
-            return false;
-        };
-        // SAFETY: passed on.
-        unsafe { write_request(out, work, cqe, WcStatus::SUCCESS) };
-    } else {
-        if !is_plain_receive(kind) {
-            return false;
-        }
-        // SAFETY: passed on.
-        let Some(receive) = (unsafe { parse::complete_receive::<V1>(finders, cqe, None) }) else {
-            return false;
-        };
-        // SAFETY: passed on.
-        unsafe { write_receive(out, &receive, cqe, op_own) };
-    }
-    true
-}
-
 /// # Safety
 ///
 /// `out` is valid for a write.
 #[inline(always)]
-unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, status: WcStatus) {
+pub(super) unsafe fn write_request(
+    out: *mut Completion,
+    work: RawRecord,
+    cqe: Entry,
+    status: WcStatus,
+) {
     // SAFETY: passed on.
     let place = unsafe { Place::new(out) };
     let kind = parse::request_kind(cqe.get().send_opcode());
@@ -483,7 +407,12 @@ unsafe fn write_request(out: *mut Completion, work: RawRecord, cqe: Entry, statu
 ///
 /// `out` is valid for a write.
 #[inline(always)]
-unsafe fn write_receive(out: *mut Completion, receive: &Receive<'_>, cqe: Entry, op_own: u8) {
+pub(super) unsafe fn write_receive(
+    out: *mut Completion,
+    receive: &Receive<'_>,
+    cqe: Entry,
+    op_own: u8,
+) {
     // SAFETY: passed on.
     let place = unsafe { Place::new(out) };
     place.set::<{ Place::WR_ID }>(receive.wr_id);
@@ -508,7 +437,5 @@ unsafe fn write_receive(out: *mut Completion, receive: &Receive<'_>, cqe: Entry,
         flags |= flag::IP_CSUM_OK;
     }
     place.set::<{ Place::SOURCE_FLAGS }>(pair(source & 0xff_ffff, flags));
-    let ids = half_pair(number as u16, cqe.get().slid.get());
-    let levels = u16::from_ne_bytes([(source >> 24) as u8 & 0xf, cqe.get().dlid_path_bits()]);
-    place.set::<{ Place::REST }>(pair(ids, half_pair(levels, 0)));
+    place.set::<{ Place::REST }>(arrange::rest(cqe, source));
 }

@@ -45,11 +45,10 @@ impl std::error::Error for NothingTaken {}
 pub(super) struct Current {
     entry: Entry,
     wr_id: u64,
-    status: u32,
-    /// Whether it is a receive whose checksums count.
-    checksums: bool,
-    /// What was posted, of a send.
-    work: RawRecord,
+    /// Its status, and in the upper half whether it is a receive whose checksums count.
+    state: u64,
+    /// What was posted, of a send: [`RawRecord::rest`].
+    rest: u64,
     cookie: usize,
 }
 
@@ -59,10 +58,29 @@ impl Current {
         Self {
             entry,
             wr_id: 0,
-            status: 0,
-            checksums: false,
-            work: RawRecord::NONE,
+            state: 0,
+            rest: 0,
             cookie: 0,
+        }
+    }
+
+    const fn state(status: u32, checksums: bool) -> u64 {
+        status as u64 | (checksums as u64) << 32
+    }
+
+    /// Stands on a completion with success; of a send, what was posted is to be set besides.
+    #[inline(always)]
+    fn set(&mut self, entry: Entry, wr_id: u64, checksums: bool, cookie: usize) {
+        self.entry = entry;
+        self.wr_id = wr_id;
+        self.state = Self::state(WcStatus::SUCCESS.0, checksums);
+        self.cookie = cookie;
+    }
+
+    const fn work(&self) -> RawRecord {
+        RawRecord {
+            wr_id: self.wr_id,
+            rest: self.rest,
         }
     }
 }
@@ -122,6 +140,15 @@ impl CompletionQueue {
 
     #[inline]
     pub(super) fn begin_visit(&mut self) {
+        if self.mode == Mode::Frequent {
+            self.readers.begin_one_sided();
+        } else {
+            self.begin_other_visit();
+        }
+    }
+
+    #[inline(never)]
+    fn begin_other_visit(&mut self) {
         if self.v1 {
             self.readers.begin::<true>();
         } else {
@@ -141,10 +168,45 @@ impl CompletionQueue {
     /// Takes an entry that makes a completion, and drops at most a lap of others. A visit has begun; `entry` is the next one
     /// and, unless entries may be compressed, ours.
     ///
-    /// What is frequent is done here, without a call; all else is left to the loop below, as it was.
+    /// What is frequent is done here, as in `run` and without a call; all else is left to the functions below, as it was.
     #[inline(never)]
     fn take(&mut self, entry: Entry, op_own: u8) -> bool {
-        if self.mode != Mode::Narrow {
+        if self.mode != Mode::Frequent {
+            return self.take_next(entry, op_own);
+        }
+        barrier::completion_is_read_after_its_owner_bit();
+        entry.prefetch::<false>(1);
+        let finders = self.readers.finders();
+        if op_own == REQUEST | self.parity {
+            // SAFETY: a visit has begun.
+            let queue = unsafe { finders.any(entry) };
+            let work = queue.work(entry.last_word());
+            if work.is_plain() {
+                // SAFETY: the record is plain.
+                unsafe { queue.send_unchecked() }.complete(work.head());
+                self.current.set(entry, work.wr_id, false, queue.cookie());
+                self.current.rest = work.rest;
+                self.step::<false>(entry);
+                return true;
+            }
+        } else if op_own & !SOLICITED == CqeOpcode::RESP_SEND.0 << 4 | self.parity {
+            // SAFETY: a visit has begun.
+            let queue = unsafe { finders.any(entry) };
+            if let Some(recv) = queue.plain_receive() {
+                let wr_id = recv.wr_id(entry.last_word() >> 16);
+                recv.complete_one();
+                self.current.set(entry, wr_id, false, queue.cookie());
+                self.step::<false>(entry);
+                return true;
+            }
+        }
+        self.take_next(entry, op_own)
+    }
+
+    /// The same for all entries of 64 bytes without data inside.
+    #[inline(never)]
+    fn take_next(&mut self, entry: Entry, op_own: u8) -> bool {
+        if !matches!(self.mode, Mode::Narrow | Mode::Frequent) {
             return self.take_otherwise();
         }
         barrier::completion_is_read_after_its_owner_bit();
@@ -154,12 +216,9 @@ impl CompletionQueue {
         if kind == REQUEST {
             // SAFETY: a visit has begun.
             if let Some(request) = unsafe { parse::complete_request::<true>(finders, entry) } {
-                self.current.entry = entry;
-                self.current.wr_id = request.work.wr_id;
-                self.current.work = request.work;
-                self.current.status = WcStatus::SUCCESS.0;
-                self.current.checksums = false;
-                self.current.cookie = request.queue.cookie();
+                let cookie = request.queue.cookie();
+                self.current.set(entry, request.work.wr_id, false, cookie);
+                self.current.rest = request.work.rest;
                 self.step::<false>(entry);
                 return true;
             }
@@ -167,11 +226,9 @@ impl CompletionQueue {
             // SAFETY: a visit has begun.
             if let Some(receive) = unsafe { parse::complete_receive::<true>(finders, entry, None) }
             {
-                self.current.entry = entry;
-                self.current.wr_id = receive.wr_id;
-                self.current.status = WcStatus::SUCCESS.0;
-                self.current.checksums = receive.checksums;
-                self.current.cookie = receive.queue.cookie();
+                let cookie = receive.queue.cookie();
+                self.current
+                    .set(entry, receive.wr_id, receive.checksums, cookie);
                 self.step::<false>(entry);
                 return true;
             }
@@ -227,9 +284,8 @@ impl CompletionQueue {
                     .map(|(request, status)| Current {
                         entry,
                         wr_id: request.work.wr_id,
-                        status: status.0,
-                        checksums: false,
-                        work: request.work,
+                        state: Current::state(status.0, false),
+                        rest: request.work.rest,
                         cookie: request.queue.cookie(),
                     })
             }
@@ -242,9 +298,8 @@ impl CompletionQueue {
                     Some(Current {
                         entry,
                         wr_id: request.work.wr_id,
-                        status: status.0,
-                        checksums: false,
-                        work: request.work,
+                        state: Current::state(status.0, false),
+                        rest: request.work.rest,
                         cookie: request.queue.cookie(),
                     })
                 })
@@ -259,9 +314,8 @@ impl CompletionQueue {
                         Current {
                             entry,
                             wr_id: receive.wr_id,
-                            status: receive.status.0,
-                            checksums: receive.checksums,
-                            work: RawRecord::NONE,
+                            state: Current::state(receive.status.0, receive.checksums),
+                            rest: 0,
                             cookie: receive.queue.cookie(),
                         }
                     })
@@ -275,9 +329,8 @@ impl CompletionQueue {
                     Some(Some(failed)) => Some(Current {
                         entry,
                         wr_id: failed.wr_id,
-                        status: cqe.as_error().syndrome.wc_status(),
-                        checksums: false,
-                        work: failed.work,
+                        state: Current::state(cqe.as_error().syndrome.wc_status(), false),
+                        rest: failed.work.rest,
                         cookie: failed.cookie,
                     }),
                     None => None,
@@ -306,7 +359,7 @@ impl CompletionQueue {
     /// How it ended: `enum ibv_wc_status`.
     #[inline]
     pub fn status(&self) -> u32 {
-        self.current.status
+        self.current.state as u32
     }
 
     /// The [`cookie`](super::super::QueueRecord::cookie) of the queue that it is about.
@@ -321,7 +374,7 @@ impl CompletionQueue {
         let cqe = self.current();
         match cqe.opcode() {
             CqeOpcode::REQ | CqeOpcode::REQ_ERR => {
-                parse::request_opcode(parse::request_kind(cqe.send_opcode()), self.current.work)
+                parse::request_opcode(parse::request_kind(cqe.send_opcode()), self.current.work())
             }
             CqeOpcode::RESP_WR_IMM => opcode::RECV_RDMA_WITH_IMM,
             _ if cqe.app == TAG_MATCHING => tag_opcode(&cqe),
@@ -363,7 +416,7 @@ impl CompletionQueue {
             CqeOpcode::RESP_SEND_INV => flag::WITH_INV,
             _ => 0,
         };
-        if self.current.checksums && cqe.is_ip_checksum_ok() {
+        if self.current.state >> 32 != 0 && cqe.is_ip_checksum_ok() {
             flags |= flag::IP_CSUM_OK;
         }
         if cqe.has_grh() {

@@ -10,6 +10,8 @@
 //! | `handover` | whose an entry is |
 //! | `parse` | what an entry means for its queue |
 //! | `batch` | polling into an array |
+//! | `run` | the same of entries that are all alike |
+//! | `arrange` | fields to a completion's words |
 //! | `lazy` | polling one by one, fields on request |
 //! | `scatter` | data inside entries |
 //! | `arm` | asking for an event |
@@ -24,6 +26,7 @@
 //! queue has.
 
 mod arm;
+mod arrange;
 mod batch;
 mod clean;
 mod clock;
@@ -35,6 +38,7 @@ mod lazy;
 mod parse;
 mod resize;
 mod ring;
+mod run;
 mod scatter;
 #[cfg(test)]
 mod tests;
@@ -130,6 +134,8 @@ impl std::error::Error for BadCqGeometry {}
 enum Mode {
     /// Version 1, entries of 64 bytes.
     Narrow,
+    /// The same, by a processor that can do what [`arrange::Best`] needs, where visits to the table need no barrier.
+    Frequent,
     /// Version 1, entries of 128 bytes.
     Wide,
     /// Version 0.
@@ -212,6 +218,9 @@ impl CompletionQueue {
             ring,
             ci: 0,
             mode: match (v1, ring.is_wide()) {
+                (true, false) if arrange::has_best() && readers.queues.is_one_sided() => {
+                    Mode::Frequent
+                }
                 (true, false) => Mode::Narrow,
                 (true, true) => Mode::Wide,
                 (false, _) => Mode::Version0,
@@ -284,9 +293,9 @@ impl CompletionQueue {
     #[inline(always)]
     fn step<const WIDE: bool>(&mut self, entry: Entry) {
         self.ci = self.ci.wrapping_add(1);
-        // SAFETY: the entry is in the ring, so this is at most its end.
-        self.next = unsafe { entry.after::<WIDE>(1) };
-        if self.ring.is_start(self.ci) {
+        // SAFETY: the entry is in the ring.
+        self.next = unsafe { entry.after::<WIDE>() };
+        if self.next == self.ring.end() {
             self.turn();
         }
     }

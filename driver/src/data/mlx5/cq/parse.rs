@@ -82,6 +82,40 @@ pub(super) fn request_kind(send_opcode: Opcode) -> &'static RequestKind {
     &REQUESTS[send_opcode.0 as usize]
 }
 
+/// The mark of a kind whose completions say more than what completed: a length or flags.
+const SAYS_MORE: u64 = 1 << 63;
+
+/// By send opcode: `enum ibv_wc_opcode` in the upper half and [`SAYS_MORE`]; the lower half is zero, as a successful
+/// status is.
+static SENDS: [u64; 256] = {
+    const { assert!(WcStatus::SUCCESS.0 == 0) };
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let kind = &REQUESTS[at];
+        let more = kind.reads || kind.source_flags != 0;
+        table[at] = (kind.opcode as u64) << 32 | if more { SAYS_MORE } else { 0 };
+        at += 1;
+    }
+    table
+};
+
+/// A send opcode's `enum ibv_wc_opcode` in the upper half, negative as a signed number if its completions say more.
+#[inline(always)]
+pub(super) fn send_kind(send_opcode: Opcode) -> u64 {
+    SENDS[send_opcode.0 as usize]
+}
+
+/// Status and opcode, as they stand in a completion, of a kind that says no more.
+#[inline(always)]
+pub(super) const fn status_opcode(kind: u64) -> u64 {
+    if cfg!(target_endian = "little") {
+        kind
+    } else {
+        pair(WcStatus::SUCCESS.0, (kind >> 32) as u32)
+    }
+}
+
 /// `enum ibv_wc_opcode` of a work request whose record says more than the completion.
 #[cold]
 fn opcode_of_record(kind: &RequestKind, work: &WorkRecord) -> u32 {
@@ -124,6 +158,12 @@ impl Readers {
         }
     }
 
+    /// As [`begin`](Self::begin) of version 1, of a table that [needs no barrier](Reader::is_one_sided).
+    #[inline(always)]
+    pub(super) fn begin_one_sided(&mut self) {
+        self.queues.begin_one_sided();
+    }
+
     #[inline(always)]
     pub(super) fn end<const V1: bool>(&mut self) {
         self.queues.end();
@@ -150,6 +190,18 @@ pub(super) struct Finders {
 }
 
 impl Finders {
+    /// Whatever an entry of version 1 is about, or nobody's record.
+    ///
+    /// # Safety
+    ///
+    /// Between [`begin`](Readers::begin) and [`end`](Readers::end), and the record is not used after that.
+    #[inline(always)]
+    pub(super) unsafe fn any<'a>(self, cqe: Entry) -> &'a QueueRecord {
+        let [_, upper, middle, lower] = cqe.get().srqn_uidx.to_bytes();
+        // SAFETY: passed on.
+        unsafe { self.queues.find_any([upper, middle, lower]) }
+    }
+
     /// The queue pair of a send completion.
     ///
     /// # Safety
@@ -158,11 +210,8 @@ impl Finders {
     #[inline(always)]
     unsafe fn requester<'a, const V1: bool>(self, cqe: Entry) -> Option<&'a QueueRecord> {
         if V1 {
-            // The low 24 bits of a big-endian word, by byte and half-word.
-            let [_, upper, middle, low] = cqe.get().srqn_uidx.to_bytes();
-            let lower = u16::from_be_bytes([middle, low]);
             // SAFETY: passed on.
-            return unsafe { self.queues.find_split(upper, lower) };
+            return unsafe { self.queues.find(cqe.get().user_index()) };
         }
         // SAFETY: passed on.
         unsafe { self.queues.find(cqe.get().qpn()) }
@@ -206,26 +255,6 @@ pub(super) unsafe fn complete_request<'a, const V1: bool>(
     let work = send.raw_record(u32::from(cqe.get().wqe_counter.get()));
     send.complete(work.head());
     Some(Request { queue, work })
-}
-
-/// As [`complete_request`], if the record says that the work request was a plain one; else nothing has happened.
-///
-/// # Safety
-///
-/// As for [`complete_request`].
-#[inline(always)]
-pub(super) unsafe fn complete_plain_request<const V1: bool>(
-    finders: Finders,
-    cqe: Entry,
-) -> Option<RawRecord> {
-    // SAFETY: passed on.
-    let queue = unsafe { finders.requester::<V1>(cqe) }?;
-    let send = queue.send()?;
-    let work = send.raw_record(cqe.get().wqe_counter.get().into());
-    work.is_plain().then(|| {
-        send.complete(work.head());
-        work
-    })
 }
 
 /// As [`complete_request`], of a READ or atomic whose data are in the completion; says how the copy went.

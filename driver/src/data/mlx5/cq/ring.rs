@@ -23,7 +23,7 @@ pub(super) const NEVER_WRITTEN: u8 = 0xf0;
 /// The 64 bytes of an entry that have its fields, where they stand.
 ///
 /// The hot path reads single fields through it. A copy of the entry would go through the stack.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry(NonNull<Cqe64>);
 
 // SAFETY: the ring is memory of the process, not of a thread; who has the queue reads it.
@@ -68,33 +68,51 @@ impl Entry {
         unsafe { self.0.read() }
     }
 
+    /// The last four bytes, as a number: the counter above, then signature and `op_own`. Of an entry that is ours.
+    #[inline(always)]
+    pub(super) fn last_word(self) -> u32 {
+        const AT: usize = core::mem::offset_of!(Cqe64, wqe_counter);
+        const { assert!(AT + size_of::<u32>() == FIELDS && AT.is_multiple_of(align_of::<u32>())) };
+        // SAFETY: inside the entry.
+        let word = unsafe { self.at().add(AT) };
+        // SAFETY: readable, and aligned as the entry is.
+        u32::from_be(unsafe { word.cast().read() })
+    }
+
     /// Where it stands.
     #[inline(always)]
     pub(super) const fn at(self) -> NonNull<u8> {
         self.0.cast()
     }
 
+    /// The next entry, or the ring's end.
+    ///
+    /// # Safety
+    ///
+    /// The entry is in the ring.
+    #[inline(always)]
+    pub(super) unsafe fn after<const WIDE: bool>(self) -> Self {
+        // SAFETY: passed on.
+        unsafe { self.ahead::<WIDE>(1) }
+    }
+
     /// The entry `count` places behind it.
     ///
     /// # Safety
     ///
-    /// That is in the ring, or its end.
+    /// The entry is in the ring, which has as many; what is beyond the ring's end is not looked at.
     #[inline(always)]
-    pub(super) unsafe fn after<const WIDE: bool>(self, count: usize) -> Self {
-        // SAFETY: passed on.
-        Self(unsafe { self.0.add(count << WIDE as u32) })
+    pub(super) unsafe fn ahead<const WIDE: bool>(self, count: usize) -> Self {
+        let at = self.0.as_ptr().wrapping_add(count << WIDE as u32);
+        // SAFETY: not null: no ring is so near to the end of the address space.
+        Self(unsafe { NonNull::new_unchecked(at) })
     }
 
-    /// Places from `first` to this.
-    ///
-    /// # Safety
-    ///
-    /// `first` is of the same ring and not behind this.
+    /// Places from `first`, which is of the same ring and not behind this.
     #[inline(always)]
-    pub(super) unsafe fn places_from<const WIDE: bool>(self, first: Self) -> usize {
-        // SAFETY: passed on; both are whole multiples of 64 bytes from the ring's start.
-        let distance = unsafe { self.0.offset_from_unsigned(first.0) };
-        distance >> WIDE as u32
+    pub(super) fn places_from<const WIDE: bool>(self, first: Self) -> usize {
+        let distance = self.0.addr().get().wrapping_sub(first.0.addr().get());
+        distance / (FIELDS << WIDE as u32)
     }
 
     /// Asks the processor to load the entry `count` places behind it, wherever that is.
@@ -114,6 +132,8 @@ pub(super) struct CqRing {
     count: u32,
     /// log2 of the entry's size: 6 or 7.
     shift: u8,
+    /// Where an entry behind the last would have its fields.
+    end: Entry,
 }
 
 impl CqRing {
@@ -128,7 +148,18 @@ impl CqRing {
             _ => return None,
         };
         // 24 bits of consumer index are what the doorbell record carries (uapi: libmlx5 masks with 0xffffff).
-        (count.is_power_of_two() && count <= 1 << 24).then_some(Self { base, count, shift })
+        if !count.is_power_of_two() || count > 1 << 24 {
+            return None;
+        }
+        let end = ((count as usize + 1) << shift) - FIELDS;
+        let end = base.as_ptr().wrapping_add(end).cast();
+        let end = Entry(NonNull::new(end)?);
+        Some(Self {
+            base,
+            count,
+            shift,
+            end,
+        })
     }
 
     /// Marks every entry as never written, as a queue starts.
@@ -166,16 +197,10 @@ impl CqRing {
         (ci & self.count != 0) as u8
     }
 
-    /// Whether entry `ci` is the first of the ring.
+    /// Where an entry behind the last would have its fields.
     #[inline(always)]
-    pub(super) const fn is_start(&self, ci: u32) -> bool {
-        ci & (self.count - 1) == 0
-    }
-
-    /// Entries from `ci` to the ring's end.
-    #[inline(always)]
-    pub(super) const fn up_to_end(&self, ci: u32) -> usize {
-        (self.count - (ci & (self.count - 1))) as usize
+    pub(super) const fn end(&self) -> Entry {
+        self.end
     }
 
     /// The first byte of entry `ci`.
