@@ -102,14 +102,14 @@ pub(super) mod visit {
     /// No visit has this number: it is odd, and 2^63 visits are never made.
     pub(in super::super) const UNSEEN: u64 = u64::MAX;
 
-    /// Before the reader's barrier. `visits` is the reader's own count, twice as many as there were: reading the mark back would wait
-    /// for its last store.
+    /// Before the reader's barrier. If it has begun, nothing changes.
     #[inline(always)]
-    pub(in super::super) fn begin(mark: &impl Word<u64>, visits: u64) {
-        mark.store(visits + 1, Ordering::Relaxed);
+    pub(in super::super) fn begin(mark: &impl Word<u64>) {
+        mark.store(mark.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
 
-    /// After the last use of what was found.
+    /// After the last use of what was found. `visits` is the reader's own count, twice as many as there were: what the mark
+    /// is between visits.
     #[inline(always)]
     pub(in super::super) fn end(mark: &impl Word<u64>, visits: &mut u64) {
         *visits = visits.wrapping_add(2);
@@ -343,7 +343,7 @@ mod models {
             let reader = thread::spawn(move || {
                 let (mark, present, record) = &*peer;
                 let mut visits = 0;
-                visit::begin(mark, visits);
+                visit::begin(mark);
                 fence();
                 if present.load(Ordering::Acquire) {
                     // SAFETY: the protocol under test keeps the record during the visit; loom checks it.

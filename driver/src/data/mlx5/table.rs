@@ -1,6 +1,6 @@
 //! From the user index in a completion to the queue that it is about.
 //!
-//! Looking up takes three loads and no lock, in the middle of every completion. So a record that was taken out of the table
+//! Looking up takes two loads and no lock, in the middle of every completion. So a record that was taken out of the table
 //! may still be in the hands of a poller, and is dropped late: when every reader was seen outside of its visits
 //! after the record had gone. A reader marks its visits by two plain stores; what orders them against the removal is a
 //! barrier that the remover has executed in all threads (`sys::barrier::order_all_threads`), or one in the reader where
@@ -12,7 +12,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
@@ -21,41 +21,51 @@ use super::protocol::visit;
 use super::record::QueueRecord;
 use crate::sys::barrier;
 
-/// User indices have 24 bits. Each of three levels takes 8: whole bytes of a completion, so that a poller takes them apart
-/// by loads, whatever their order.
-const LEVEL_LEN: usize = 1 << 8;
+/// User indices have 24 bits. The first level takes the upper 16, the second the lower 8: what stands together in a
+/// completion, so that a poller takes it by a load, in whatever order its bytes are.
+const UPPER_LEN: usize = 1 << 16;
+const LOWER_LEN: usize = 1 << 8;
 /// The largest user index, plus one.
 pub const USER_INDICES: u32 = 1 << 24;
 
 /// Records by the low byte. Indices are given out from the lowest on, so 256 queues share one of these, of 2 KiB.
-type Lower = [AtomicPtr<QueueRecord>; LEVEL_LEN];
-/// Those by the middle byte.
-type Middle = [AtomicPtr<Lower>; LEVEL_LEN];
-/// Those by the upper byte.
-type Upper = [AtomicPtr<Middle>; LEVEL_LEN];
+type Lower = [AtomicPtr<QueueRecord>; LOWER_LEN];
+/// Those by the upper bytes, each as its distance from [`NO_LOWER`]: half a megabyte of zeros, of which the system gives
+/// memory to the pages that are used.
+type Upper = [AtomicUsize; UPPER_LEN];
 
-/// What stands where no record is, on each level: a poller need not ask whether it found something before it looks at
-/// the work request's record, of which nobody's says that the long way must be taken.
+/// What stands where no record is: a poller need not ask whether it found something before it looks at the work request's
+/// record, of which nobody's says that the long way must be taken.
 static NOBODY: QueueRecord = QueueRecord::nobodys();
-static NO_LOWER: Lower = [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; LEVEL_LEN];
-static NO_MIDDLE: Middle = [const { AtomicPtr::new((&raw const NO_LOWER).cast_mut()) }; LEVEL_LEN];
+static NO_LOWER: Lower = [const { AtomicPtr::new((&raw const NOBODY).cast_mut()) }; LOWER_LEN];
 
 const fn nobody() -> *mut QueueRecord {
     (&raw const NOBODY).cast_mut()
 }
 
-const fn no_lower() -> *mut Lower {
-    (&raw const NO_LOWER).cast_mut()
+/// A lower level by its distance.
+#[inline(always)]
+fn lower(distance: usize) -> *mut Lower {
+    let base = (&raw const NO_LOWER).expose_provenance();
+    ptr::with_exposed_provenance_mut(base.wrapping_add(distance))
 }
 
-const fn no_middle() -> *mut Middle {
-    (&raw const NO_MIDDLE).cast_mut()
+/// The distance of a lower level.
+fn distance(lower: *mut Lower) -> usize {
+    lower
+        .expose_provenance()
+        .wrapping_sub((&raw const NO_LOWER).addr())
 }
 
-/// The bytes that the levels take, upper first.
-const fn split(user_index: u32) -> [u8; 3] {
+/// Places in the first level, with the bytes in the order of a completion, and in the second.
+const fn split(user_index: u32) -> (u16, u8) {
     let [_, upper, middle, lower] = user_index.to_be_bytes();
-    [upper, middle, lower]
+    (u16::from_ne_bytes([upper, middle]), lower)
+}
+
+fn empty_upper() -> Box<Upper> {
+    // SAFETY: distances of 0 are all zeros, and need not be written.
+    unsafe { Box::new_zeroed().assume_init() }
 }
 
 /// Records by user index, for one device context.
@@ -90,7 +100,7 @@ impl UserIndexTable {
     /// An empty table.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            levels: Box::new([const { AtomicPtr::new(no_middle()) }; LEVEL_LEN]),
+            levels: empty_upper(),
             one_sided: barrier::can_order_all_threads(),
             state: Mutex::default(),
         })
@@ -111,22 +121,15 @@ impl UserIndexTable {
         }
         // Held, so that nobody else makes a level or takes the entry.
         let _state = self.state();
-        let [upper, middle, lower] = split(user_index).map(usize::from);
-        let first = &self.levels[upper];
-        let mut level = first.load(Ordering::Relaxed);
-        if level == no_middle() {
-            level = Box::into_raw(Box::new([const { AtomicPtr::new(no_lower()) }; LEVEL_LEN]));
-            first.store(level, Ordering::Release);
+        let (upper, place) = split(user_index);
+        let first = &self.levels[usize::from(upper)];
+        let mut level = lower(first.load(Ordering::Relaxed));
+        if ptr::eq(level, &raw const NO_LOWER) {
+            level = Box::into_raw(Box::new([const { AtomicPtr::new(nobody()) }; LOWER_LEN]));
+            first.store(distance(level), Ordering::Release);
         }
         // SAFETY: a level that this table made; it is freed by `drop` only.
-        let second = &unsafe { &*level }[middle];
-        let mut level = second.load(Ordering::Relaxed);
-        if level == no_lower() {
-            level = Box::into_raw(Box::new([const { AtomicPtr::new(nobody()) }; LEVEL_LEN]));
-            second.store(level, Ordering::Release);
-        }
-        // SAFETY: as above.
-        let entry = &unsafe { &*level }[lower];
+        let entry = &unsafe { &*level }[usize::from(place)];
         if entry.load(Ordering::Relaxed) != nobody() {
             return Err(BadUserIndex);
         }
@@ -146,15 +149,13 @@ impl UserIndexTable {
         }
         let mut state = self.state();
         // Levels are made under the lock.
-        let [upper, middle, lower] = split(user_index).map(usize::from);
-        let level = self.levels[upper].load(Ordering::Relaxed);
-        // SAFETY: the level of nothing, which lives for ever, or one that this table made.
-        let level = unsafe { &*level }[middle].load(Ordering::Relaxed);
-        if level == no_lower() {
+        let (upper, place) = split(user_index);
+        let level = lower(self.levels[usize::from(upper)].load(Ordering::Relaxed));
+        if ptr::eq(level, &raw const NO_LOWER) {
             return false;
         }
         // SAFETY: one that this table made.
-        let raw = unsafe { &*level }[lower].swap(nobody(), Ordering::AcqRel);
+        let raw = unsafe { &*level }[usize::from(place)].swap(nobody(), Ordering::AcqRel);
         if raw == nobody() {
             return false;
         }
@@ -223,25 +224,17 @@ impl UserIndexTable {
 impl Drop for UserIndexTable {
     fn drop(&mut self) {
         for first in self.levels.iter_mut() {
-            let level = *first.get_mut();
-            if level == no_middle() {
+            let distance = *first.get_mut();
+            if distance == 0 {
                 continue;
             }
             // SAFETY: made by `insert` of a box, and nobody else has the table any more.
-            let mut level = unsafe { Box::from_raw(level) };
-            for second in level.iter_mut() {
-                let level = *second.get_mut();
-                if level == no_lower() {
-                    continue;
-                }
-                // SAFETY: as above.
-                let mut level = unsafe { Box::from_raw(level) };
-                for entry in level.iter_mut() {
-                    let record = *entry.get_mut();
-                    if record != nobody() {
-                        // SAFETY: made by `insert` of an `Arc`, which the table still owns.
-                        drop(unsafe { Arc::from_raw(record) });
-                    }
+            let mut level = unsafe { Box::from_raw(lower(distance)) };
+            for entry in level.iter_mut() {
+                let record = *entry.get_mut();
+                if record != nobody() {
+                    // SAFETY: made by `insert` of an `Arc`, which the table still owns.
+                    drop(unsafe { Arc::from_raw(record) });
                 }
             }
         }
@@ -293,7 +286,7 @@ impl Reader {
     /// Begins a visit that lasts over several calls, until [`end`](Self::end). Beginning one that has begun changes nothing.
     #[inline]
     pub fn begin(&mut self) {
-        visit::begin(&**self.word, self.visits);
+        visit::begin(&**self.word);
         if self.one_sided {
             barrier::ordered_by_other_threads();
         } else {
@@ -308,10 +301,27 @@ impl Reader {
 
     /// As [`begin`](Self::begin), of a reader that [needs no barrier](Self::is_one_sided).
     #[inline(always)]
-    pub(super) fn begin_one_sided(&mut self) {
+    pub(super) fn begin_one_sided(&mut self) -> Mark {
         debug_assert!(self.one_sided);
-        visit::begin(&**self.word, self.visits);
+        visit::begin(&**self.word);
         barrier::ordered_by_other_threads();
+        Mark {
+            word: &raw const **self.word,
+            visits: self.visits,
+        }
+    }
+
+    /// As [`end`](Self::end), without reading again what the beginning read.
+    ///
+    /// # Safety
+    ///
+    /// The mark is of this reader's visit that ends here.
+    #[inline(always)]
+    pub(super) unsafe fn end_one_sided(&mut self, mut mark: Mark) {
+        // SAFETY: the reader's word, of which it has a share.
+        let word = unsafe { &*mark.word };
+        visit::end(word, &mut mark.visits);
+        self.visits = mark.visits;
     }
 
     /// Ends a visit; changes nothing that matters if there is none.
@@ -338,6 +348,13 @@ impl Reader {
     }
 }
 
+/// What a visit that has begun must write when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    word: *const AtomicU64,
+    visits: u64,
+}
+
 /// Looks records up during a visit of a [`Reader`].
 #[derive(Clone, Copy)]
 pub(super) struct Finder(*const Upper);
@@ -355,21 +372,19 @@ impl Finder {
         (!ptr::eq(found, &NOBODY)).then_some(found)
     }
 
-    /// As [`find`](Self::find), of an index whose bytes are apart. What nobody inserted is
-    /// [nobody's](QueueRecord::nobodys).
+    /// As [`find`](Self::find), of an index whose upper 16 bits, in the order of a completion, and lower 8 are apart. What
+    /// nobody inserted is [nobody's](QueueRecord::nobodys).
     ///
     /// # Safety
     ///
     /// As for [`find`](Self::find).
     #[inline(always)]
-    pub(super) unsafe fn find_any<'a>(self, [upper, middle, lower]: [u8; 3]) -> &'a QueueRecord {
+    pub(super) unsafe fn find_any<'a>(self, (upper, place): (u16, u8)) -> &'a QueueRecord {
         // SAFETY: the table's first level, which lives as long as the table, and the reader has a share of that.
         let levels = unsafe { &*self.0 };
-        let level = levels[usize::from(upper)].load(Ordering::Acquire);
+        let level = lower(levels[usize::from(upper)].load(Ordering::Acquire));
         // SAFETY: the level of nothing, or one that the table made and keeps.
-        let level = unsafe { &*level }[usize::from(middle)].load(Ordering::Acquire);
-        // SAFETY: as above.
-        let record = unsafe { &*level }[usize::from(lower)].load(Ordering::Acquire);
+        let record = unsafe { &*level }[usize::from(place)].load(Ordering::Acquire);
         // SAFETY: nobody's, which lives for ever, or a record that the table owned when it was looked up in a visit; it is
         // not dropped before the visit ends, and the caller does not use it longer.
         unsafe { &*record }

@@ -44,15 +44,20 @@ impl CompletionQueue {
     pub unsafe fn poll_into(&mut self, out: *mut Completion, room: usize) -> usize {
         let (first, parity) = (self.next, self.parity);
         let op_own = first.op_own();
-        let taken = if is_ours(op_own, parity) && room != 0 {
+        let taken = if op_own == REQUEST | parity && self.mode == Mode::Frequent {
+            // A send that is ours, in one comparison.
             barrier::completion_is_read_after_its_owner_bit();
-            if self.mode == Mode::Frequent && op_own < RECEIVE_FIRST && room == 1 {
+            if room == 1 {
                 // SAFETY: passed on; the entry is the next one, and ours.
                 unsafe { self.poll_single(first, op_own, parity, out) }
             } else {
-                // SAFETY: as above.
-                unsafe { self.poll_some(first, op_own, out, room) }
+                // SAFETY: as above, and the processor has what that needs.
+                unsafe { self.poll_frequent::<true>(first, out, room) }
             }
+        } else if is_ours(op_own, parity) {
+            barrier::completion_is_read_after_its_owner_bit();
+            // SAFETY: as above.
+            unsafe { self.poll_some(first, op_own, out, room) }
         } else if self.mode == Mode::Compressed {
             // SAFETY: passed on.
             unsafe { self.poll_compressed(out, room) }
@@ -65,7 +70,7 @@ impl CompletionQueue {
 
     /// # Safety
     ///
-    /// As for [`poll_into`](Self::poll_into); `first` is the next entry and ours, `room` is not 0.
+    /// As for [`poll_into`](Self::poll_into); `first` is the next entry and ours.
     #[inline(always)]
     unsafe fn poll_some(
         &mut self,
@@ -75,17 +80,12 @@ impl CompletionQueue {
         room: usize,
     ) -> usize {
         let sends = op_own < RECEIVE_FIRST;
-        if self.mode == Mode::Frequent {
-            return if sends {
-                // SAFETY: passed on; the processor has what that needs.
-                unsafe { self.poll_frequent::<true>(first, out, room) }
-            } else {
-                // SAFETY: as above.
-                unsafe { self.poll_frequent::<false>(first, out, room) }
-            };
+        if self.mode != Mode::Frequent || sends {
+            // SAFETY: passed on.
+            return unsafe { self.poll_otherwise(first, sends, out, room) };
         }
-        // SAFETY: passed on.
-        unsafe { self.poll_otherwise(first, sends, out, room) }
+        // SAFETY: passed on; the processor has what that needs.
+        unsafe { self.poll_frequent::<false>(first, out, room) }
     }
 
     /// # Safety
@@ -99,9 +99,14 @@ impl CompletionQueue {
         out: *mut Completion,
         room: usize,
     ) -> usize {
+        if room == 0 {
+            return 0;
+        }
         match (self.mode, sends) {
             // SAFETY: passed on.
-            (Mode::Narrow, true) => unsafe { self.poll_run::<false, true>(first, out, room) },
+            (Mode::Frequent | Mode::Narrow, true) => unsafe {
+                self.poll_run::<false, true>(first, out, room)
+            },
             // SAFETY: passed on.
             (Mode::Narrow, false) => unsafe { self.poll_run::<false, false>(first, out, room) },
             // SAFETY: passed on.
@@ -121,7 +126,7 @@ impl CompletionQueue {
     ///
     /// # Safety
     ///
-    /// As for [`poll_some`](Self::poll_some), with room for one.
+    /// As for [`poll_some`](Self::poll_some), with room for one; the mode is [`Mode::Frequent`].
     #[inline(always)]
     unsafe fn poll_single(
         &mut self,
@@ -131,14 +136,15 @@ impl CompletionQueue {
         out: *mut Completion,
     ) -> usize {
         let finders = self.readers.finders();
-        self.readers.begin_one_sided();
+        let mark = self.readers.begin_one_sided();
         first.prefetch::<false>(1);
         // SAFETY: a visit has begun; the place is the caller's.
         if !unsafe { take_send::<Portable>(finders, first, op_own, parity, out) } {
             // SAFETY: passed on; the visit goes on.
             return unsafe { self.poll_rest::<true>(out, 1, 1) };
         }
-        self.readers.end::<true>();
+        // SAFETY: the mark of the visit that begun above.
+        unsafe { self.readers.end_one_sided(mark) };
         self.step::<false>(first);
         1
     }

@@ -68,12 +68,13 @@ impl Current {
         status as u64 | (checksums as u64) << 32
     }
 
-    /// Stands on a completion with success; of a send, what was posted is to be set besides.
+    /// Stands on a completion with success.
     #[inline(always)]
-    fn set(&mut self, entry: Entry, wr_id: u64, checksums: bool, cookie: usize) {
+    fn set(&mut self, entry: Entry, work: RawRecord, checksums: bool, cookie: usize) {
         self.entry = entry;
-        self.wr_id = wr_id;
+        self.wr_id = work.wr_id;
         self.state = Self::state(WcStatus::SUCCESS.0, checksums);
+        self.rest = work.rest;
         self.cookie = cookie;
     }
 
@@ -95,10 +96,41 @@ impl CompletionQueue {
     pub fn start_poll(&mut self) -> Result<(), NothingTaken> {
         let entry = self.next;
         let op_own = entry.op_own();
-        // With compression the next entry never looks like ours.
-        if !is_ours(op_own, self.parity) && self.mode != Mode::Compressed {
-            return Err(NothingTaken::Empty);
+        if is_ours(op_own, self.parity) {
+            return self.start(entry, op_own);
         }
+        // With compression the next entry never looks like ours.
+        if self.mode == Mode::Compressed {
+            return self.start_otherwise(entry, op_own);
+        }
+        Err(NothingTaken::Empty)
+    }
+
+    /// Begins with an entry that is ours.
+    #[inline(never)]
+    fn start(&mut self, entry: Entry, op_own: u8) -> Result<(), NothingTaken> {
+        if self.mode != Mode::Frequent || self.clock.is_some() {
+            return self.start_otherwise(entry, op_own);
+        }
+        self.readers.begin_one_sided();
+        if self.take_frequent(entry, op_own) {
+            return Ok(());
+        }
+        self.start_seldom(entry, op_own)
+    }
+
+    /// The visit has begun, with an entry that is not a frequent one.
+    #[inline(never)]
+    fn start_seldom(&mut self, entry: Entry, op_own: u8) -> Result<(), NothingTaken> {
+        if self.take_next(entry, op_own) {
+            return Ok(());
+        }
+        self.nothing_after_all();
+        Err(NothingTaken::Empty)
+    }
+
+    #[inline(never)]
+    fn start_otherwise(&mut self, entry: Entry, op_own: u8) -> Result<(), NothingTaken> {
         if let Some(page) = self.clock {
             // Before anything is taken: a busy clock leaves all as it was.
             self.clock_info = page.read().map_err(|ClockBusy| NothingTaken::ClockBusy)?;
@@ -125,10 +157,13 @@ impl CompletionQueue {
     pub fn next_poll(&mut self) -> bool {
         let entry = self.next;
         let op_own = entry.op_own();
-        if !is_ours(op_own, self.parity) && self.mode != Mode::Compressed {
-            return false;
+        if is_ours(op_own, self.parity) {
+            return self.take(entry, op_own);
         }
-        self.take(entry, op_own)
+        if self.mode == Mode::Compressed {
+            return self.take_otherwise();
+        }
+        false
     }
 
     /// Gives what was taken back to the device.
@@ -138,17 +173,7 @@ impl CompletionQueue {
         self.doorbell.publish(self.ci);
     }
 
-    #[inline]
     pub(super) fn begin_visit(&mut self) {
-        if self.mode == Mode::Frequent {
-            self.readers.begin_one_sided();
-        } else {
-            self.begin_other_visit();
-        }
-    }
-
-    #[inline(never)]
-    fn begin_other_visit(&mut self) {
         if self.v1 {
             self.readers.begin::<true>();
         } else {
@@ -171,9 +196,13 @@ impl CompletionQueue {
     /// What is frequent is done here, as in `run` and without a call; all else is left to the functions below, as it was.
     #[inline(never)]
     fn take(&mut self, entry: Entry, op_own: u8) -> bool {
-        if self.mode != Mode::Frequent {
-            return self.take_next(entry, op_own);
-        }
+        self.mode == Mode::Frequent && self.take_frequent(entry, op_own)
+            || self.take_next(entry, op_own)
+    }
+
+    /// Takes an entry that is ours, if it is a frequent one.
+    #[inline(always)]
+    fn take_frequent(&mut self, entry: Entry, op_own: u8) -> bool {
         barrier::completion_is_read_after_its_owner_bit();
         entry.prefetch::<false>(1);
         let finders = self.readers.finders();
@@ -181,26 +210,28 @@ impl CompletionQueue {
             // SAFETY: a visit has begun.
             let queue = unsafe { finders.any(entry) };
             let work = queue.work(entry.last_word());
-            if work.is_plain() {
-                // SAFETY: the record is plain.
-                unsafe { queue.send_unchecked() }.complete(work.head());
-                self.current.set(entry, work.wr_id, false, queue.cookie());
-                self.current.rest = work.rest;
-                self.step::<false>(entry);
-                return true;
+            if !work.is_plain() {
+                return false;
             }
-        } else if op_own & !SOLICITED == CqeOpcode::RESP_SEND.0 << 4 | self.parity {
+            // SAFETY: the record is plain.
+            unsafe { queue.send_unchecked() }.complete(work.head());
+            self.current.set(entry, work, false, queue.cookie());
+        } else {
+            if op_own & !SOLICITED != CqeOpcode::RESP_SEND.0 << 4 | self.parity {
+                return false;
+            }
             // SAFETY: a visit has begun.
             let queue = unsafe { finders.any(entry) };
-            if let Some(recv) = queue.plain_receive() {
-                let wr_id = recv.wr_id(entry.last_word() >> 16);
-                recv.complete_one();
-                self.current.set(entry, wr_id, false, queue.cookie());
-                self.step::<false>(entry);
-                return true;
-            }
+            let Some(recv) = queue.plain_receive() else {
+                return false;
+            };
+            let wr_id = recv.wr_id(entry.last_word() >> 16);
+            recv.complete_one();
+            let work = RawRecord { wr_id, rest: 0 };
+            self.current.set(entry, work, false, queue.cookie());
         }
-        self.take_next(entry, op_own)
+        self.step::<false>(entry);
+        true
     }
 
     /// The same for all entries of 64 bytes without data inside.
@@ -217,8 +248,7 @@ impl CompletionQueue {
             // SAFETY: a visit has begun.
             if let Some(request) = unsafe { parse::complete_request::<true>(finders, entry) } {
                 let cookie = request.queue.cookie();
-                self.current.set(entry, request.work.wr_id, false, cookie);
-                self.current.rest = request.work.rest;
+                self.current.set(entry, request.work, false, cookie);
                 self.step::<false>(entry);
                 return true;
             }
@@ -227,8 +257,11 @@ impl CompletionQueue {
             if let Some(receive) = unsafe { parse::complete_receive::<true>(finders, entry, None) }
             {
                 let cookie = receive.queue.cookie();
-                self.current
-                    .set(entry, receive.wr_id, receive.checksums, cookie);
+                let work = RawRecord {
+                    wr_id: receive.wr_id,
+                    rest: 0,
+                };
+                self.current.set(entry, work, receive.checksums, cookie);
                 self.step::<false>(entry);
                 return true;
             }

@@ -8,7 +8,7 @@ use wqe_format::rxe::WcStatus;
 
 use super::super::record::{QueueRecord, RawRecord, ReceiveSide, WorkKind, WorkRecord};
 use super::super::srq::SrqShared;
-use super::super::table::{Finder, Reader};
+use super::super::table::{Finder, Mark, Reader};
 use super::completion::{flag, opcode, pair};
 use super::ring::Entry;
 use super::scatter::{self, InlineData};
@@ -160,8 +160,19 @@ impl Readers {
 
     /// As [`begin`](Self::begin) of version 1, of a table that [needs no barrier](Reader::is_one_sided).
     #[inline(always)]
-    pub(super) fn begin_one_sided(&mut self) {
-        self.queues.begin_one_sided();
+    pub(super) fn begin_one_sided(&mut self) -> Mark {
+        self.queues.begin_one_sided()
+    }
+
+    /// As [`end`](Self::end), of a visit whose mark is at hand.
+    ///
+    /// # Safety
+    ///
+    /// The mark is of the visit that ends here.
+    #[inline(always)]
+    pub(super) unsafe fn end_one_sided(&mut self, mark: Mark) {
+        // SAFETY: passed on.
+        unsafe { self.queues.end_one_sided(mark) };
     }
 
     #[inline(always)]
@@ -197,9 +208,8 @@ impl Finders {
     /// Between [`begin`](Readers::begin) and [`end`](Readers::end), and the record is not used after that.
     #[inline(always)]
     pub(super) unsafe fn any<'a>(self, cqe: Entry) -> &'a QueueRecord {
-        let [_, upper, middle, lower] = cqe.get().srqn_uidx.to_bytes();
         // SAFETY: passed on.
-        unsafe { self.queues.find_any([upper, middle, lower]) }
+        unsafe { self.queues.find_any(cqe.user_index_parts()) }
     }
 
     /// The queue pair of a send completion.

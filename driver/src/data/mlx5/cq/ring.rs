@@ -79,6 +79,18 @@ impl Entry {
         u32::from_be(unsafe { word.cast().read() })
     }
 
+    /// The user's index: its upper two bytes as they stand, and the last. Of an entry that is ours.
+    #[inline(always)]
+    pub(super) fn user_index_parts(self) -> (u16, u8) {
+        const AT: usize = core::mem::offset_of!(Cqe64, srqn_uidx) + 1;
+        // SAFETY: inside the entry.
+        let upper = unsafe { self.at().add(AT) };
+        // SAFETY: readable; it need not be aligned.
+        let upper = unsafe { upper.cast().read_unaligned() };
+        let [.., lower] = self.get().srqn_uidx.to_bytes();
+        (upper, lower)
+    }
+
     /// Where it stands.
     #[inline(always)]
     pub(super) const fn at(self) -> NonNull<u8> {

@@ -22,7 +22,7 @@ impl CompletionQueue {
     ///
     /// # Safety
     ///
-    /// As for [`poll_run`](Self::poll_run), and the processor can do what [`Best`] needs.
+    /// As for [`poll_run`](Self::poll_run), but `room` may be 0; and the processor can do what [`Best`] needs.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3,movbe"))]
     #[inline(never)]
     pub(super) unsafe fn poll_frequent<const SENDS: bool>(
@@ -78,12 +78,19 @@ impl CompletionQueue {
             // SAFETY: as above.
             place = unsafe { second_place.add(1) };
         }
-        // SAFETY: passed on.
-        unsafe { self.end_frequent::<SENDS>(next, place, room) }
+        // If there were not as many places as there is room, the end was reached.
+        if next == self.ring.end() {
+            // SAFETY: passed on.
+            return unsafe { self.end_frequent::<SENDS>(next, place, room) };
+        }
+        self.ci = self.ci.wrapping_add(room as u32);
+        self.next = next;
+        self.readers.end::<true>();
+        room
     }
 
-    /// All before `next` was taken; `place` is behind what was written. A function of its own so that the loop need not keep
-    /// up to date what this needs.
+    /// All before `next` was taken, but not all, or up to the ring's end; `place` is behind what was written. A function of
+    /// its own so that the loop need not keep up to date what this needs.
     ///
     /// # Safety
     ///
