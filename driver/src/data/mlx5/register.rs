@@ -16,6 +16,7 @@ use wqe_format::mlx5::SEND_WQE_BB;
 
 use super::lock::SpinLock;
 use super::record::KeepAlive;
+use super::ring::SendRing;
 use crate::sys::barrier;
 
 /// When work requests are copied into the register.
@@ -99,13 +100,12 @@ pub(super) struct Announced {
 
 /// What is stored to a register.
 #[derive(Clone, Copy, Debug)]
-struct Stored {
+struct Stored<'a> {
     ctrl: NonNull<u64>,
     /// Units of it if it is copied; none if it is the doorbell.
     ds: u32,
-    /// The ring.
-    start: NonNull<u64>,
-    end: NonNull<u64>,
+    /// Where it is. Borrowed: few of those that are copied go on in another block.
+    ring: &'a SendRing,
 }
 
 impl Register {
@@ -195,22 +195,16 @@ impl Register {
     ///
     /// # Safety
     ///
-    /// `announced` is a complete work request in a ring from `start` to `end`, whole basic blocks of 64 bytes.
+    /// `announced` is a complete work request in the ring.
     #[inline(always)]
-    pub(super) unsafe fn ring(
-        &mut self,
-        announced: Announced,
-        start: NonNull<u64>,
-        end: NonNull<u64>,
-    ) {
+    pub(super) unsafe fn ring(&mut self, announced: Announced, ring: &SendRing) {
         let over = announced.ds.wrapping_sub(SHORTEST);
         let copied =
             announced.alone && (over < self.plain || announced.inline && over < self.inline);
         let stored = Stored {
             ctrl: announced.ctrl,
             ds: if copied { announced.ds } else { 0 },
-            start,
-            end,
+            ring,
         };
         match &mut self.state {
             State::Own { offset, .. } => {
@@ -224,7 +218,7 @@ impl Register {
             }
             State::Shared(shared) => {
                 // SAFETY: the caller's promise.
-                unsafe { shared.ring(stored.ctrl, stored.ds, start, end) };
+                unsafe { shared.ring(stored.ctrl, stored.ds, ring) };
             }
         }
     }
@@ -237,7 +231,7 @@ impl Shared {
     ///
     /// As for [`Register::ring`].
     #[inline(never)]
-    unsafe fn ring(&self, ctrl: NonNull<u64>, ds: u32, start: NonNull<u64>, end: NonNull<u64>) {
+    unsafe fn ring(&self, ctrl: NonNull<u64>, ds: u32, ring: &SendRing) {
         let held = self.lock.lock();
         // On x86 taking the lock is a locked instruction, which orders stores of every memory type and empties
         // write-combining buffers (SDM 3A, 9.2.5 and 12.3.1).
@@ -247,12 +241,7 @@ impl Shared {
         let offset = self.offset.load(Ordering::Relaxed);
         // SAFETY: one of two halves of a register; its memory is mapped as `new`'s caller promised.
         let to = unsafe { self.base.add(offset as usize) }.cast();
-        let stored = Stored {
-            ctrl,
-            ds,
-            start,
-            end,
-        };
+        let stored = Stored { ctrl, ds, ring };
         // SAFETY: the caller's promise; the lock keeps others from the register.
         unsafe { store(to, stored) };
         barrier::register_stores_leave_the_processor();
@@ -267,7 +256,7 @@ impl Shared {
 ///
 /// `to` is a mapped half; the rest as for [`Register::ring`].
 #[inline(always)]
-unsafe fn store(to: NonNull<u64>, stored: Stored) {
+unsafe fn store(to: NonNull<u64>, stored: Stored<'_>) {
     if stored.ds != 0 {
         // SAFETY: the caller's promise; the length was compared with the half's.
         unsafe { copy(to, stored) };
@@ -286,7 +275,7 @@ unsafe fn store(to: NonNull<u64>, stored: Stored) {
 ///
 /// As for [`store`], with room for the work request.
 #[inline(always)]
-unsafe fn copy(to: NonNull<u64>, stored: Stored) {
+unsafe fn copy(to: NonNull<u64>, stored: Stored<'_>) {
     // SAFETY: a block of the ring; the caller's promise.
     unsafe { copy_block(to, stored.ctrl) };
     if stored.ds > BLOCK_UNITS {
@@ -301,7 +290,7 @@ unsafe fn copy(to: NonNull<u64>, stored: Stored) {
 ///
 /// As for [`copy`]; there is a second block.
 #[inline(always)]
-unsafe fn copy_rest(mut to: NonNull<u64>, stored: Stored) {
+unsafe fn copy_rest(mut to: NonNull<u64>, stored: Stored<'_>) {
     let mut from = stored.ctrl;
     let mut left = stored.ds;
     while left > BLOCK_UNITS {
@@ -310,8 +299,8 @@ unsafe fn copy_rest(mut to: NonNull<u64>, stored: Stored) {
         to = unsafe { to.add(WORDS) };
         // SAFETY: at most the end of the ring.
         from = unsafe { from.add(WORDS) };
-        if from == stored.end {
-            from = stored.start;
+        if from == stored.ring.end().cast() {
+            from = stored.ring.start().cast();
         }
         // SAFETY: a block of the ring; there is room.
         unsafe { copy_block(to, from) };

@@ -131,7 +131,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     }
     // SAFETY: held now.
     let send = unsafe { held(qp) };
-    send.draft = send.queue.begin();
+    send.queue.begin_in(&mut send.draft);
 }
 
 /// A last call, so that nothing has to be kept over it.
@@ -142,7 +142,7 @@ unsafe extern "C" fn wr_start_later(qp: *mut ibv_qp_ex) {
     unsafe { locked(qp) }.hold();
     // SAFETY: held now.
     let send = unsafe { held(qp) };
-    send.draft = send.queue.begin();
+    send.queue.begin_in(&mut send.draft);
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -364,7 +364,8 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: between start and complete (C1).
     let Send { queue, draft } = unsafe { held(qp) };
-    if !queue.set_sge_frequent(draft, &Sge { addr, length, lkey }) {
+    // SAFETY: the queue's own draft.
+    if !unsafe { queue.set_sge_frequent(draft, &Sge { addr, length, lkey }) } {
         // SAFETY: as above.
         unsafe { wr_set_sge_any(qp, lkey, addr, length) };
     }

@@ -31,8 +31,8 @@ pub struct Draft {
     pub(super) stop: u32,
     /// Work requests posted with those of the batch.
     pub(super) head: u32,
-    /// Where the last work request is.
-    pub(super) blocks: u32,
+    /// The last work request's control segment, for steps that may trust it.
+    pub(super) at: NonNull<Unit>,
     /// See [`state`].
     pub(super) state: u32,
     /// Units of the last work request: before the payload, and in all.
@@ -40,6 +40,11 @@ pub struct Draft {
     pub(super) ds: u32,
     pub(super) error: Option<PostError>,
 }
+
+// SAFETY: the pointer is into a ring, which is the process's and not a thread's.
+unsafe impl Send for Draft {}
+// SAFETY: as above; through a shared reference nothing is written.
+unsafe impl Sync for Draft {}
 
 /// What is known of the last work request, as bits; and, in the upper half, which classes of operations may follow by the
 /// frequent steps.
@@ -87,7 +92,7 @@ impl SendQueue {
         Draft {
             begun: self.head,
             stop: self.stop,
-            blocks: 0,
+            at: NonNull::dangling(),
             next: self.blocks,
             head: self.head,
             state: self.ready,
@@ -95,6 +100,18 @@ impl SendQueue {
             ds: 0,
             error: None,
         }
+    }
+
+    /// Begins a batch in the place of another: as [`begin`](Self::begin), in fewer stores.
+    #[inline(always)]
+    pub fn begin_in(&self, draft: &mut Draft) {
+        draft.begun = self.head;
+        draft.next = self.blocks;
+        draft.stop = self.stop;
+        draft.head = self.head;
+        // Nothing looks at the rest in this state.
+        draft.state = self.ready;
+        draft.error = None;
     }
 
     /// Begins a work request, and ends the one before; the `set_` functions complete it, in any order. An error is also
@@ -176,7 +193,7 @@ impl SendQueue {
         let first = u64::from(blocks as u16) << 40 | opcode | u64::from(self.qpn_word);
         // SAFETY: the first unit of a free block.
         unsafe { at.write([first.to_be(), second]) };
-        draft.blocks = blocks;
+        draft.at = at;
         draft.next = blocks.wrapping_add(1);
         draft.payload = units;
         draft.ds = ds;
@@ -191,7 +208,8 @@ impl SendQueue {
     /// As for [`set_sges`](Self::set_sges).
     #[inline(always)]
     pub unsafe fn set_sge(&self, draft: &mut Draft, sge: &Sge) -> Result<(), PostError> {
-        if self.set_sge_frequent(draft, sge) {
+        // SAFETY: the caller's promise.
+        if unsafe { self.set_sge_frequent(draft, sge) } {
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -201,16 +219,19 @@ impl SendQueue {
     }
 
     /// As [`set_sge`](Self::set_sge), if nothing is unusual; says whether it did anything.
+    ///
+    /// # Safety
+    ///
+    /// The draft is this queue's.
     #[inline(always)]
-    pub fn set_sge_frequent(&self, draft: &mut Draft, sge: &Sge) -> bool {
+    pub unsafe fn set_sge_frequent(&self, draft: &mut Draft, sge: &Sge) -> bool {
         // Not of no bytes, and not with the mark of inline data.
         if draft.state & state::PENDING == 0 || (sge.length as i32) <= 0 {
             return false;
         }
-        let at = self.ring.block(draft.blocks);
         let segment = unit(DataSegment::new(sge.addr, sge.length, sge.lkey));
-        // SAFETY: the second or third unit of a free block.
-        unsafe { put(at, draft.payload, segment) };
+        // SAFETY: the second or third unit of a free block of this queue's ring.
+        unsafe { put(draft.at, draft.payload, segment) };
         draft.state = self.done;
         true
     }
@@ -219,7 +240,7 @@ impl SendQueue {
     ///
     /// # Safety
     ///
-    /// On a raw packet queue, the first 18 bytes of the packet are readable at the elements' addresses: its header is copied
+    /// The draft is this queue's. On a raw packet queue, the first 18 bytes of the packet are readable at the elements' addresses: its header is copied
     /// into the ring. Other queues read nothing.
     #[inline(always)]
     pub unsafe fn set_sges(&self, draft: &mut Draft, sges: &[Sge]) -> Result<(), PostError> {
@@ -239,7 +260,7 @@ impl SendQueue {
     ///
     /// # Safety
     ///
-    /// The piece is readable, if it is within the limit.
+    /// The draft is this queue's. The piece is readable, if it is within the limit.
     #[inline(always)]
     pub unsafe fn set_inline(
         &self,
@@ -260,7 +281,7 @@ impl SendQueue {
     ///
     /// # Safety
     ///
-    /// The piece is readable, if it is within the limit.
+    /// The draft is this queue's. The piece is readable, if it is within the limit.
     #[inline(always)]
     pub unsafe fn set_inline_frequent(&self, draft: &mut Draft, piece: InlinePiece) -> bool {
         let short = piece.len.wrapping_sub(1) < self.max_short as usize;
@@ -271,11 +292,12 @@ impl SendQueue {
         // Beyond the one that is counted.
         let more = short_units_beyond_one(length);
         let ds = draft.ds + more;
-        let block = draft.blocks & self.ring.mask();
-        if ds > BLOCK_UNITS && block == self.ring.mask() {
+        let at = draft.at;
+        // SAFETY: the end of the block.
+        let behind = unsafe { at.add(BLOCK_UNITS as usize) };
+        if ds > BLOCK_UNITS && behind == self.ring.end() {
             return false;
         }
-        let at = self.ring.block(block);
         // SAFETY: the second or third unit of the block.
         let header = unsafe { at.add(draft.payload as usize) };
         // Whole, so that a copy into the register need not wait; the units are the word's last byte.
@@ -292,7 +314,8 @@ impl SendQueue {
         // not reach beyond it.
         unsafe { copy_short(piece.addr, data.as_ptr(), piece.len) };
         draft.ds = ds;
-        draft.next = draft.blocks.wrapping_add((ds + 3) >> 2);
+        // Its first block is counted.
+        draft.next = draft.next.wrapping_add((ds - 1) >> 2);
         draft.state = self.done | state::INLINE;
         true
     }
@@ -324,8 +347,9 @@ impl SendQueue {
         if draft.begun != self.head || !draft.is_usual() {
             return self.commit_other(*draft);
         }
-        // SAFETY: nothing is promised.
-        unsafe { self.give::<false>(draft) };
+        let ctrl = self.ring.block(draft.blocks());
+        // SAFETY: of the register nothing is promised.
+        unsafe { self.give::<false>(draft, ctrl) };
         Ok(draft.head.wrapping_sub(draft.begun))
     }
 
@@ -333,38 +357,32 @@ impl SendQueue {
     ///
     /// # Safety
     ///
-    /// Nothing was posted to the queue since the batch was begun.
+    /// The draft is this queue's. Nothing was posted to the queue since the batch was begun.
     #[inline(always)]
     pub unsafe fn commit_frequent(&mut self, draft: &Draft) -> bool {
         if !draft.is_usual() || !self.register.is_exclusive() {
             return false;
         }
         // SAFETY: looked at above.
-        unsafe { self.give::<true>(draft) };
+        unsafe { self.give::<true>(draft, draft.at) };
         true
     }
 
     /// # Safety
     ///
-    /// With `EXCLUSIVE`, the register belongs to this queue.
+    /// With `EXCLUSIVE`, the register belongs to this queue. The control segment is the last work request's.
     #[inline(always)]
-    unsafe fn give<const EXCLUSIVE: bool>(&mut self, draft: &Draft) {
+    unsafe fn give<const EXCLUSIVE: bool>(&mut self, draft: &Draft, ctrl: NonNull<Unit>) {
         self.stop = draft.stop;
         self.fence = CtrlFlags::NONE;
-        let last = self.last_of(draft);
+        let last = Last {
+            ctrl,
+            ds: draft.ds,
+            inline: draft.state & state::INLINE != 0,
+        };
         let alone = draft.head.wrapping_sub(draft.begun) == 1;
         // SAFETY: the caller's promise.
         unsafe { self.announce_to::<EXCLUSIVE>(draft.next, draft.head, last, alone) };
-    }
-
-    /// The last work request.
-    #[inline(always)]
-    pub(super) fn last_of(&self, draft: &Draft) -> Last {
-        Last {
-            ctrl: self.ring.block(draft.blocks),
-            ds: draft.ds,
-            inline: draft.state & state::INLINE != 0,
-        }
     }
 }
 
@@ -388,10 +406,17 @@ impl Draft {
         self.error
     }
 
-    /// Whether the end of the batch has nothing to look at, and there is something in it.
+    /// Whether the end of the batch has nothing to look at, and there is something in it; work requests that take nothing
+    /// are not usual.
     #[inline(always)]
     fn is_usual(&self) -> bool {
-        self.state & state::LOOK == 0 && self.head != self.begun
+        self.state & (state::LOOK | state::TAKES) == state::TAKES
+    }
+
+    /// Where the last work request is.
+    #[inline(always)]
+    pub(super) fn blocks(&self) -> u32 {
+        self.next.wrapping_sub((self.ds + 3) >> 2)
     }
 
     /// Makes the batch fail with an error that the caller found.

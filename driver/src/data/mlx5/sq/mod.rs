@@ -398,13 +398,12 @@ impl SendQueue {
             alone,
             inline: last.inline,
         };
-        let (start, end) = (self.ring.start().cast(), self.ring.end().cast());
         if EXCLUSIVE {
             // SAFETY: the caller's promise; spares the way for others.
             unsafe { std::hint::assert_unchecked(self.register.is_exclusive()) };
         }
         // SAFETY: the last work request is complete and lies in the ring, which is whole blocks.
-        unsafe { self.register.ring(announced, start, end) };
+        unsafe { self.register.ring(announced, &self.ring) };
     }
 }
 

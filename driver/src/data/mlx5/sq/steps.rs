@@ -90,7 +90,9 @@ impl SendQueue {
         unsafe { half.write(unit(segment.with_imm(it.imm.unwrap_or_default()))[1]) };
         draft.head = draft.head.wrapping_add(1);
         self.remember(blocks, wr_id, draft.head, it.opcode.0, it.kind);
-        draft.blocks = blocks;
+        draft.at = at;
+        // It is not counted yet.
+        draft.ds = 0;
         draft.payload = it.ds;
         draft.state = state::if_so(it.open, state::TAKES)
             | state::if_so(it.needs_payload, state::NEEDS_PAYLOAD)
@@ -127,7 +129,7 @@ impl SendQueue {
             return Err(PostError::Incomplete);
         }
         if draft.state & state::NEEDS_SIGNATURE != 0 {
-            self.sign(draft.blocks, draft.ds);
+            self.sign(draft.blocks(), draft.ds);
         }
         Ok(())
     }
@@ -143,7 +145,7 @@ impl SendQueue {
     /// Says the work request's length in its control segment.
     #[inline(always)]
     pub(super) fn write_ds(&self, draft: &Draft) {
-        let at = self.ring.block(draft.blocks).cast::<u64>();
+        let at = self.ring.block(draft.blocks()).cast::<u64>();
         // SAFETY: the first eight bytes of the block, written when the work request was begun.
         let word = u64::from_be(unsafe { at.read() }) & !u64::from(CtrlSegment::MAX_DS);
         // SAFETY: as above; the block is free.
@@ -170,7 +172,8 @@ impl SendQueue {
                 CtrlFlags::NONE
             },
         };
-        self.announce(position, self.last_of(&draft));
+        let last = self.last_before(draft.next, draft.ds, draft.state & state::INLINE != 0);
+        self.announce(position, last);
         Ok(count)
     }
 
@@ -194,7 +197,7 @@ impl SendQueue {
     ) {
         let segment = av.to_dct(dctn, access_key);
         // SAFETY: the third word of the control segment of a block; only written to if `set_address` finds that it is open.
-        let word = unsafe { self.ring.block(draft.blocks).cast::<u8>().add(9) };
+        let word = unsafe { self.ring.block(draft.blocks()).cast::<u8>().add(9) };
         if self.set_address(draft, QueueKind::Dci, units::<_, 3>(segment)) {
             // SAFETY: as above, in a free block.
             unsafe { word.cast::<[u8; 2]>().write(stream.to_be_bytes()) };
@@ -220,7 +223,7 @@ impl SendQueue {
             draft.fail(PostError::Incomplete);
             return false;
         }
-        let mut cursor = Cursor::behind_ctrl(draft.blocks);
+        let mut cursor = Cursor::behind_ctrl(draft.blocks());
         for unit in segment {
             // SAFETY: the rest of a free block: `open` saw room.
             unsafe { cursor.put_in_block(&self.ring, unit) };
@@ -349,10 +352,10 @@ impl SendQueue {
             return Err(draft.fail(PostError::Incomplete));
         }
         if draft.state & state::HEADER == 0 {
-            let cursor = Cursor::at(draft.blocks, draft.payload);
+            let cursor = Cursor::at(draft.blocks(), draft.payload);
             return Ok((cursor, Consumed::default()));
         }
-        let mut cursor = Cursor::behind_ctrl(draft.blocks);
+        let mut cursor = Cursor::behind_ctrl(draft.blocks());
         let checksums = draft.state & state::CHECKSUMS != 0;
         // SAFETY: behind the control segment of a free block; the caller's promise.
         let put = unsafe { self.put_eth(&mut cursor, checksums, pieces) };
@@ -374,20 +377,20 @@ impl SendQueue {
         if ds == 0 || ds > self.max_ds || length > wqe.len() {
             return Err(draft.fail(PostError::Length));
         }
-        let cursor = Cursor::at(draft.blocks, ds);
+        let cursor = Cursor::at(draft.blocks(), ds);
         // SAFETY: free blocks; the length was compared with the slice's and with the room.
         unsafe { self.ring.copy_in(cursor.first(), 0, wqe.as_ptr(), length) };
         let mut word = ctrl.opmod_idx_opcode;
-        word.set_index(draft.blocks as u16);
+        word.set_index(draft.blocks() as u16);
         self.remember(
-            draft.blocks,
+            draft.blocks(),
             wr_id,
             draft.head,
             ctrl.opcode().0,
             WorkKind::Raw,
         );
         // SAFETY: the first four bytes of a free block.
-        unsafe { self.ring.block(draft.blocks).cast().write(word) };
+        unsafe { self.ring.block(draft.blocks()).cast().write(word) };
         draft.set_ds(ds);
         Ok(())
     }
@@ -396,7 +399,8 @@ impl SendQueue {
 impl Draft {
     #[inline(always)]
     pub(super) fn set_ds(&mut self, ds: u32) {
+        let blocks = self.blocks();
         self.ds = ds;
-        self.next = self.blocks.wrapping_add((ds + 3) >> 2);
+        self.next = blocks.wrapping_add((ds + 3) >> 2);
     }
 }

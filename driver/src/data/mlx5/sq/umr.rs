@@ -93,7 +93,7 @@ impl SendQueue {
         let put = self.put_key(draft, flags, update);
         let cursor = put.map_err(|error| draft.fail(error))?;
         self.remember(
-            draft.blocks,
+            draft.blocks(),
             wr_id,
             draft.head,
             Opcode::UMR.0,
@@ -101,7 +101,7 @@ impl SendQueue {
         );
         // It was begun as a NOP.
         // SAFETY: the fourth byte of a control segment.
-        let opcode = unsafe { self.ring.block(draft.blocks).cast::<u8>().add(3) };
+        let opcode = unsafe { self.ring.block(draft.blocks()).cast::<u8>().add(3) };
         // SAFETY: as above, in a free block.
         unsafe { opcode.write(Opcode::UMR.0) };
         draft.state = draft.state & state::NEEDS_SIGNATURE | state::FENCE_NEXT | state::INLINE;
@@ -143,7 +143,7 @@ impl SendQueue {
             mkey.len = U64::new(length(layout)?);
             mask = mask.with(MkeyMask::LEN);
         }
-        let mut cursor = Cursor::behind_ctrl(draft.blocks);
+        let mut cursor = Cursor::behind_ctrl(draft.blocks());
         let control = UmrCtrlSegment::new(UmrFlags::INLINE, octowords as u16, mask);
         // SAFETY: free blocks: `room` compared the whole with a work request's.
         unsafe { cursor.put_all(&self.ring, units::<_, 3>(control)) };
@@ -159,7 +159,7 @@ impl SendQueue {
             unsafe { cursor.put(&self.ring, [0; 2]) };
         }
         // SAFETY: the last four bytes of the control segment of a free block.
-        let imm = unsafe { self.ring.block(draft.blocks).cast::<U32>().add(3) };
+        let imm = unsafe { self.ring.block(draft.blocks()).cast::<U32>().add(3) };
         // SAFETY: as above; of one byte's alignment.
         unsafe { imm.write(U32::new(update.key)) };
         Ok(cursor)

@@ -65,8 +65,9 @@ fn describe(queue: &SendQueue, draft: &mut Draft, step: &Step, data: &[u8], freq
     // What is set last counts.
     for kind in [step.payload & 1, step.payload >> 1] {
         let set = match kind {
-            0 => frequent && queue.set_sge_frequent(draft, &sge),
-            // SAFETY: as many bytes are there.
+            // SAFETY: the queue's own draft.
+            0 => frequent && unsafe { queue.set_sge_frequent(draft, &sge) },
+            // SAFETY: as above; as many bytes are there.
             _ => frequent && unsafe { queue.set_inline_frequent(draft, piece) },
         };
         done += u32::from(set);
