@@ -10,7 +10,7 @@ use crate::completion::cqe::Owner;
 use crate::device::Device;
 use crate::events;
 use crate::memory::{self, Fault, Right, Who};
-use crate::resources::{Receive, Ring};
+use crate::resources::{Receive, Ring, SrqKind};
 
 /// Longest receive request that is read.
 const MAX_SLOT: usize = 1 << 12;
@@ -116,6 +116,10 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
     match (xrc_srq, &qp.receive) {
         (Some(srqn), _) => {
             let srq = device.resources.srqs.get(srqn).ok_or(Nothing::Broken)?;
+            // The target's domain says which queues it may be told of (IBTA annex 14).
+            if srq.kind != SrqKind::Xrc || srq.xrcd != qp.xrcd {
+                return Err(Nothing::Broken);
+            }
             let owner = Owner {
                 user_index: srq.user_index,
                 ..owner

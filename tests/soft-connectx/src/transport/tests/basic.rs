@@ -210,7 +210,8 @@ fn extended_connections_name_their_queue() {
     bench.cq(0x50);
     srq(&mut bench, 0x110, SrqKind::Xrc, 0x50);
     for number in [0x41, 0x42] {
-        bench.device.resources.qps.get_mut(number).unwrap().receive = Receive::None;
+        let qp = bench.device.resources.qps.get_mut(number).unwrap();
+        (qp.receive, qp.xrcd) = (Receive::None, 1);
     }
     bench
         .ram
@@ -227,6 +228,10 @@ fn extended_connections_name_their_queue() {
     assert_eq!((cqe.user_index(), cqe.qpn()), (0x77, 0x42));
     bench.done(0x41, CqeOpcode::REQ);
     assert_eq!(bench.bytes(0x3_0000, 600), sent);
+    // A queue of another domain is none of the target's.
+    bench.device.resources.srqs.get_mut(0x110).unwrap().xrcd = 2;
+    bench.post(0x41, Opcode::SEND, 0, &[&body]);
+    bench.failed(0x41, Syndrome::REMOTE_OP_ERR);
 }
 
 /// Two initiators' requests to one target.
