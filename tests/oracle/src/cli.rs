@@ -17,20 +17,18 @@ use crate::bench::{figure, limits, report};
 use crate::c::device::{CDevice, QpSpec};
 use crate::c::library::{Library, mapped_release};
 use crate::c::locate::Places;
-use crate::c::pool::CPool;
 use crate::c::subject::{CMaker, CSubject};
 use crate::call::Service;
 use crate::campaign::{self, Maker, Plan, Report};
-use crate::compare::{Findings, divergence};
+use crate::compare::Findings;
 use crate::lifecycle::{self, CLiving, Living, Make, NativeLiving};
 use crate::matrix;
 use crate::native::{NativeMaker, NativeSubject};
-use crate::own_pool::OwnPool;
-use crate::pool::{self, Pool};
 use crate::receive;
 use crate::ring::BLOCK;
 use crate::shape::set_inline_header;
 use crate::subject::{Completing, Polling, Subject as _};
+use crate::{pool, pools};
 
 /// Compares with Debian's libmlx5, and times.
 #[derive(Debug, Parser)]
@@ -319,14 +317,9 @@ fn matrix(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {
             findings.entry(subject.name()).or_default().add(found);
         }
     }
-    let missing = pools(
-        arguments,
-        kernel,
-        &official,
-        shim.as_ref(),
-        &release,
-        &mut findings,
-    )?;
+    let amount = (arguments.rounds * 40, arguments.seed);
+    let devices = (&official, shim.as_ref());
+    let missing = pools::run(kernel, devices, &release, amount, &mut findings)?;
     for (name, found) in &findings {
         println!(
             "{name}: {} completions; {} receives in {} calls, {} bytes written",
@@ -338,75 +331,6 @@ fn matrix(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {
     summary.cells = pool::EXTRA.len() * pool::Kind::ALL.len();
     summary.missing = missing;
     finish(&summary, arguments.json.as_deref())
-}
-
-/// Receive queues that are no queue pair's own. What never happened of what must.
-fn pools(
-    arguments: &Matrix,
-    kernel: &'static FakeKernel,
-    official: &CDevice,
-    shim: Option<&CDevice>,
-    release: &str,
-    findings: &mut BTreeMap<&'static str, Findings>,
-) -> Result<Vec<String>> {
-    let orders_early = release.ends_with("44.0");
-    let mut missing = Vec::new();
-    for kind in pool::Kind::ALL {
-        let mut seen = pool::Seen::new();
-        let sizes = [(1, 1), (5, 3), (16, 4), (30, 7), (100, 15), (7, 2)];
-        for (round, asked) in sizes.into_iter().enumerate() {
-            let make = |name, device: &CDevice, index| -> Result<Box<dyn Pool>> {
-                let places = Places::new(kernel, index);
-                Ok(Box::new(CPool::new(name, device, &places, kind, asked)?))
-            };
-            let theirs = || make("libmlx5", official, 0);
-            let again = || make("libmlx5", official, 0);
-            let own = || -> Result<Box<dyn Pool>> {
-                let like = theirs()?;
-                Ok(Box::new(OwnPool::new(kind, like.limits(), like.memory())?))
-            };
-            let plugin = || make("shim", shim.unwrap_or(official), 1);
-            let mut subjects: Vec<(&'static str, pool::Make<'_>)> =
-                vec![("libmlx5", &again), ("native", &own)];
-            if shim.is_some() {
-                subjects.push(("shim", &plugin));
-            }
-            // One goes over the 16 bits of the counter.
-            let wanted = match round + 1 == sizes.len() {
-                true => 70_000,
-                false => arguments.rounds * 40,
-            };
-            for (name, subject) in subjects {
-                let found = findings.entry(name).or_default();
-                for ordered in [true, false] {
-                    if !ordered && !kind.is_list() {
-                        // Entries of a ring complete in its order.
-                        continue;
-                    }
-                    if !ordered && orders_early {
-                        *found
-                            .divergences
-                            .entry(divergence::SHARED_ORDER)
-                            .or_default() += 1;
-                        continue;
-                    }
-                    let amount = (wanted, arguments.seed + round as u64);
-                    let run = pool::run(kind, &theirs, subject, amount, ordered, &mut seen)?;
-                    found.add(run);
-                }
-            }
-        }
-        println!("{kind:?}: {seen:?}");
-        let in_order = !kind.is_list() || orders_early;
-        let skipped = |what: &str| what == "completed out of order" && in_order;
-        let never = pool::EXTRA.iter().filter(|what| !seen.contains_key(**what));
-        let never = never.filter(|what| !skipped(what));
-        missing.extend(never.map(|what| format!("{kind:?}: {what}")));
-    }
-    for what in &missing {
-        println!("never: {what}");
-    }
-    Ok(missing)
 }
 
 /// Loads the libraries, and makes sure that they are those of a release.

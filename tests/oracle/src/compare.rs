@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::call::{Opcode, Piece, Wr};
+use crate::direct;
 use crate::pass::{Left, Pass, Posted, watched};
 use crate::ring::BLOCK;
 use crate::script::{Canceling, Posting, Script, Step};
@@ -87,6 +88,8 @@ pub mod divergence {
     /// An element of no bytes in a shared receive queue: libmlx5 writes it, and the device takes it for one of 2 GiB. Ours
     /// leaves it out, as both do in other receive queues.
     pub const EMPTY_SHARED: &str = "shared receive queue: an element of no bytes";
+    /// The length of a key made of a list of 2 GiB or more: libmlx5 sums it in an `int`, whose sign fills the upper half.
+    pub const LONG_KEY: &str = "key made of a list of 2 GiB or more";
     /// When a work request is refused, libmlx5 forgets that the one before it was an invalidation or a bind, so that the
     /// next one lacks the small fence.
     pub const LOST_FENCE: &str = "small fence forgotten over a refused work request";
@@ -349,7 +352,19 @@ fn call(
                 });
             }
         }
-        leave_imm(&mut mask, posting.post.wrs[index].opcode);
+        let wr = &posting.post.wrs[index];
+        leave_imm(&mut mask, wr.opcode);
+        if let Some(length) = direct::long_list(wr) {
+            *findings
+                .divergences
+                .entry(divergence::LONG_KEY)
+                .or_default() += 1;
+            mask[direct::KEY_LENGTH].fill(false);
+            let ours = &our_one[direct::KEY_LENGTH];
+            if subject.one.name != witness.one.name && ours != length.to_be_bytes() {
+                findings.differ("length of a long key".to_owned(), || format!("{wr:?}"));
+            }
+        }
         if posting.is_sent_twice(index) {
             *findings.divergences.entry(divergence::TWICE).or_default() += 1;
             mask[7] = false;
@@ -492,6 +507,9 @@ fn register(
     let mut mask: Vec<bool> = one.iter().zip(&other).map(|(a, b)| a == b).collect();
     if let [wr] = &posting.post.wrs[..] {
         leave_imm(&mut mask, wr.opcode);
+        if direct::long_list(wr).is_some() {
+            mask[direct::KEY_LENGTH].fill(false);
+        }
     }
     let our_mask: Vec<bool> = our_one
         .iter()

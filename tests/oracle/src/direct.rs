@@ -227,16 +227,20 @@ fn key(rng: &mut StdRng, spec: &QpSpec, cell: &Cell) -> KeyCall {
     // LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC
     let access = rng.random::<u32>() & 0xf;
     let layout = match pattern {
-        // The sum in 31 bits: libmlx5 counts no further (see `divergence::LONG_KEY`).
-        false => Layout::List(
-            (0..n)
-                .map(|_| Piece {
-                    address: rng.random(),
-                    len: rng.random_range(0..=(i32::MAX as u32) / KEY_ENTRIES),
-                    lkey: rng.random(),
-                })
-                .collect(),
-        ),
+        false => {
+            // Mostly with a sum in 31 bits: libmlx5 counts no further (see `divergence::LONG_KEY`).
+            let is_long = rng.random_ratio(1, 20);
+            let most = match is_long {
+                true => i32::MAX as u32,
+                false => i32::MAX as u32 / KEY_ENTRIES,
+            };
+            let piece = |_| Piece {
+                address: rng.random(),
+                len: rng.random_range(0..=most),
+                lkey: rng.random(),
+            };
+            Layout::List((0..n).map(piece).collect())
+        }
         true => Layout::Pattern(
             rng.random(),
             (0..n)
@@ -261,6 +265,18 @@ fn key(rng: &mut StdRng, spec: &QpSpec, cell: &Cell) -> KeyCall {
         layout: has_layout.then_some(layout),
         access_first: whole || rng.random(),
     }
+}
+
+/// Where a key's length is in a work request: `len` of `struct mlx5_wqe_mkey_context_seg`, behind 64 bytes.
+pub const KEY_LENGTH: std::ops::Range<usize> = 88..96;
+
+/// The sum of a list of 2 GiB or more.
+pub fn long_list(wr: &Wr) -> Option<u64> {
+    let Some(Layout::List(list)) = &wr.more.key.layout else {
+        return None;
+    };
+    let sum = list.iter().map(|piece| u64::from(piece.len)).sum();
+    (sum > i32::MAX as u64).then_some(sum)
 }
 
 /// Flags of a control segment (mlx5dv.h `MLX5_WQE_CTRL_*`).

@@ -22,6 +22,7 @@ pub mod ours;
 pub mod own_pool;
 pub mod pass;
 pub mod pool;
+pub mod pools;
 pub mod receive;
 pub mod ring;
 pub mod script;

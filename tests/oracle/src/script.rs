@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::c::device::QpSpec;
 use crate::call::{Api, Arena, Opcode, Service};
 use crate::coverage::Coverage;
+use crate::direct;
 use crate::generate::{Generator, Place};
 use crate::shape::{Cell, blocks, inline_header, units};
 
@@ -107,7 +108,7 @@ fn canceling(
     let (last, _) = *wqes.last()?;
     let first = rng.random_range(0..wqes.len());
     let (next, _) = wqes[first];
-    if next % ring > last % ring {
+    if next % ring > last % ring || post.wrs.iter().any(|wr| direct::long_list(wr).is_some()) {
         return None;
     }
     if rng.random() {
