@@ -67,12 +67,24 @@ impl UarPage {
     ///
     /// If `offset` is not a multiple of 8 inside the page.
     pub fn read(&self, offset: usize) -> [u8; 8] {
+        self.word(offset).load(Ordering::Acquire).to_ne_bytes()
+    }
+
+    /// Takes away what was stored there before, so that what comes is seen whatever it is.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    pub fn clear(&self, offset: usize) {
+        self.word(offset).store(0, Ordering::Release);
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset < PAGE);
         // SAFETY: inside the mapping, as asserted.
         let word = unsafe { self.start.add(offset) };
         // SAFETY: aligned, alive as long as `self`, and the program's stores to it are whole words.
-        let word = unsafe { word.cast::<AtomicU64>().as_ref() };
-        word.load(Ordering::Acquire).to_ne_bytes()
+        unsafe { word.cast::<AtomicU64>().as_ref() }
     }
 }
 

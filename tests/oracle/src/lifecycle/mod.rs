@@ -147,6 +147,10 @@ fn play(
     for place in 0..QPS {
         living.replace(place)?;
     }
+    // The page may be one that queues before had.
+    if let Some(uar) = &living.queue().uar {
+        uar.clear(0x20);
+    }
     let mut all = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
         let id = index as u64 * 0x1_0000_0001;
