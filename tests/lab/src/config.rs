@@ -194,6 +194,22 @@ impl Config {
         }
     }
 
+    /// Refuses what was asked for and would have no effect.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let asked = |what: &str, of: &str| {
+            anyhow::bail!("{what} is of {of}, and the device asked for is another")
+        };
+        match self.device {
+            Device::Mlx5 if self.topology == Topology::Pair => {
+                asked("a topology of two devices", "rxe")
+            }
+            Device::Rxe if self.connectx != ConnectX::default() => {
+                asked("a link layer, strictness, a seed or a trace", "mlx5")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Index of the GID that traffic uses: the IPv4 one of RoCE v2, on InfiniBand the only one.
     pub fn gid_index(&self) -> u32 {
         match (self.device, self.connectx.link) {
@@ -220,5 +236,40 @@ impl Config {
             .or_else(from_environment)
             .unwrap_or_else(|| "target".into());
         self.checkout().join(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_have_no_effect_is_refused() {
+        let rxe = Config::default();
+        let mlx5 = Config {
+            device: Device::Mlx5,
+            ..Config::default()
+        };
+        let strict = ConnectX {
+            strict: true,
+            ..ConnectX::default()
+        };
+        assert!(rxe.check().is_ok() && mlx5.check().is_ok());
+        let pair = Config {
+            topology: Topology::Pair,
+            ..rxe.clone()
+        };
+        assert!(pair.check().is_ok());
+        let refused = |config: Config| config.check().unwrap_err().to_string();
+        let message = refused(Config {
+            device: Device::Mlx5,
+            ..pair
+        });
+        assert!(message.contains("of rxe"), "{message}");
+        let message = refused(Config {
+            connectx: strict,
+            ..rxe
+        });
+        assert!(message.contains("of mlx5"), "{message}");
     }
 }

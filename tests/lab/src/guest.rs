@@ -119,6 +119,7 @@ pub struct Guest {
 impl Guest {
     /// Boots a guest, after downloading and unpacking what the cache lacks.
     pub fn boot(config: &Config) -> Result<Self> {
+        config.check()?;
         let (tools, kernel, root, runs) = {
             let cache = Cache::open(config.refresh)?;
             let tools = Tools::get(&cache)?;
