@@ -1,19 +1,19 @@
 //! `cargo xtask control`: rdma-core's own Python test-suite under Debian's provider alone.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::{Table, presets};
-use lab::{Config, ConnectX, Device, Kernel, Profile, Provider, Userland};
+use lab::Provider;
 use serde::{Deserialize, Serialize};
 
 use crate::cargo;
 use crate::compare::suite::Which;
 use crate::compare::verdict::{Outcome, Record, Records};
-use crate::compare::{self, HUGE_PAGES};
-use crate::lab::{DeviceArguments, GuestArguments, end_guests_on_ctrl_c};
+use crate::compare::{self, Of, SuiteArguments};
+use crate::lab::end_guests_on_ctrl_c;
 
 /// Run rdma-core's own tests under Debian's provider, to see that the device is what that provider expects.
 ///
@@ -24,38 +24,13 @@ use crate::lab::{DeviceArguments, GuestArguments, end_guests_on_ctrl_c};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    device: DeviceArguments,
-    /// Kernel of the guest.
-    #[arg(long, value_enum, default_value_t)]
-    kernel: Kernel,
-    /// Userland of the guest, and with it the suite's version.
-    #[arg(long, value_enum, default_value_t)]
-    userland: Userland,
-    /// Use the release build of the software ConnectX.
-    #[arg(long)]
-    release: bool,
-    /// Do not build the software ConnectX before (use what is in the target directory).
-    #[arg(long)]
-    no_build: bool,
-    /// Only tests whose name matches this (Python) regular expression; then no count is required.
-    #[arg(long, default_value = "")]
-    filter: String,
-    /// Write everything to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    suite: SuiteArguments,
 }
 
-/// What `--json` writes.
+/// What `control --json` writes of the suite.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
-    #[serde(flatten)]
-    versions: &'a lab::Versions,
-    device: Device,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    connectx: Option<ConnectX>,
+struct Controlled<'a> {
     passed: usize,
-    left_behind: &'a [String],
-    kernel_complaints: &'a [String],
     official: &'a Records,
 }
 
@@ -103,29 +78,14 @@ fn failed(record: &Record) -> bool {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
-    let config = Config {
-        kernel: arguments.kernel,
-        userland: arguments.userland,
-        provider: Provider::Official,
-        profile: if arguments.release {
-            Profile::Release
-        } else {
-            Profile::Debug
-        },
-        device: arguments.device.device,
-        connectx: arguments.device.connectx(),
-        huge_pages: HUGE_PAGES,
-        ..Config::default()
-    };
+    let config = arguments.suite.config(Provider::Official);
     let device = compare::name_of(&config);
     let required = Required::read(&cargo::root().join("tests/control.toml"), &device)?;
-    if !arguments.no_build {
-        GuestArguments::build_for(&config)?;
-    }
+    arguments.suite.build(&config)?;
     end_guests_on_ctrl_c()?;
     let mut bench = compare::boot("control", &config)?;
     let versions = bench.guest.versions().clone();
-    let all = Which::Matching(&arguments.filter);
+    let all = Which::Matching(&arguments.suite.filter);
     let should_pass = |run: &compare::verdict::Run| {
         run.result != Outcome::Skipped && !required.forgives(&run.test)
     };
@@ -141,20 +101,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         .filter(|(name, record)| failed(record) && !required.forgives(name))
         .map(|(name, _)| name)
         .collect();
-    if let Some(path) = &arguments.json {
-        let report = Report {
-            versions: &versions,
-            device: config.device,
-            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
-            passed,
-            left_behind: &left,
-            kernel_complaints: &complaints,
-            official: &records,
-        };
-        fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
-            .with_context(|| path.display().to_string())?;
-    }
-    let enough = !arguments.filter.is_empty() || passed >= required.passed;
+    let of = Of::new(&config, &versions, &left, &complaints);
+    let official = &records;
+    arguments
+        .suite
+        .write(&of, &Controlled { passed, official })?;
+    let enough = !arguments.suite.filter.is_empty() || passed >= required.passed;
     if !enough {
         println!("{} must pass, says tests/control.toml", required.passed);
     }

@@ -29,6 +29,16 @@ use crate::lab::{DeviceArguments, GuestArguments, end_guests_on_ctrl_c};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
+    suite: SuiteArguments,
+    /// What is compared with official; `official` proves the harness itself.
+    #[arg(long, value_enum, default_value_t)]
+    candidate: Provider,
+}
+
+/// How the suite is run: what `compare` and `control` have alike.
+#[derive(Debug, Args)]
+pub(crate) struct SuiteArguments {
+    #[command(flatten)]
     device: DeviceArguments,
     /// Kernel of the guest.
     #[arg(long, value_enum, default_value_t)]
@@ -36,9 +46,6 @@ pub(crate) struct Arguments {
     /// Userland of the guest, and with it the suite's version.
     #[arg(long, value_enum, default_value_t)]
     userland: Userland,
-    /// What is compared with official; `official` proves the harness itself.
-    #[arg(long, value_enum, default_value_t)]
-    candidate: Provider,
     /// Use the release build of ours.
     #[arg(long)]
     release: bool,
@@ -47,58 +54,111 @@ pub(crate) struct Arguments {
     no_build: bool,
     /// Only tests whose name matches this (Python) regular expression.
     #[arg(long, default_value = "")]
-    filter: String,
+    pub(crate) filter: String,
     /// Write everything to this file.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// What `--json` writes.
+impl SuiteArguments {
+    /// The guest, in which our side is `provider`.
+    pub(crate) fn config(&self, provider: Provider) -> Config {
+        Config {
+            kernel: self.kernel,
+            userland: self.userland,
+            provider,
+            profile: if self.release {
+                Profile::Release
+            } else {
+                Profile::Debug
+            },
+            device: self.device.device,
+            connectx: self.device.connectx(),
+            huge_pages: HUGE_PAGES,
+            ..Config::default()
+        }
+    }
+
+    /// Builds what the guest will use, unless that is not wanted.
+    pub(crate) fn build(&self, config: &Config) -> Result<()> {
+        if self.no_build {
+            return Ok(());
+        }
+        GuestArguments::build_for(config)
+    }
+
+    /// Writes what `--json` asks for: what came of it, and of what guest.
+    pub(crate) fn write(&self, of: &Of<'_>, what: &impl Serialize) -> Result<()> {
+        let Some(path) = &self.json else {
+            return Ok(());
+        };
+        let report = Report { of, what };
+        fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+            .with_context(|| path.display().to_string())
+    }
+}
+
+/// The guest that a report is of, and what it left to say.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+pub(crate) struct Of<'a> {
     #[serde(flatten)]
     versions: &'a lab::Versions,
     device: Device,
     #[serde(skip_serializing_if = "Option::is_none")]
     connectx: Option<ConnectX>,
-    candidate: Provider,
-    verdict: &'a Verdict,
     left_behind: &'a [String],
     kernel_complaints: &'a [String],
+}
+
+impl<'a> Of<'a> {
+    pub(crate) fn new(
+        config: &Config,
+        versions: &'a lab::Versions,
+        left_behind: &'a [String],
+        kernel_complaints: &'a [String],
+    ) -> Self {
+        Self {
+            versions,
+            device: config.device,
+            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
+            left_behind,
+            kernel_complaints,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a, T> {
+    #[serde(flatten)]
+    of: &'a Of<'a>,
+    #[serde(flatten)]
+    what: &'a T,
+}
+
+/// What `compare --json` writes of the suite.
+#[derive(Debug, Serialize)]
+struct Compared<'a> {
+    candidate: Provider,
+    verdict: &'a Verdict,
     official: &'a Records,
     control: &'a Records,
     ours: &'a Records,
 }
 
 /// Huge pages (2 MiB each) that the suite's memory tests want.
-pub(crate) const HUGE_PAGES: u32 = 64;
+const HUGE_PAGES: u32 = 64;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
-    let config = Config {
-        kernel: arguments.kernel,
-        userland: arguments.userland,
-        provider: arguments.candidate,
-        profile: if arguments.release {
-            Profile::Release
-        } else {
-            Profile::Debug
-        },
-        device: arguments.device.device,
-        connectx: arguments.device.connectx(),
-        huge_pages: HUGE_PAGES,
-        ..Config::default()
-    };
-    if !arguments.no_build {
-        GuestArguments::build_for(&config)?;
-    }
+    let config = arguments.suite.config(arguments.candidate);
+    arguments.suite.build(&config)?;
     end_guests_on_ctrl_c()?;
     let mut bench = boot("compare", &config)?;
     let versions = bench.guest.versions().clone();
 
     let filter = match config.device {
-        Device::Rxe => arguments.filter.clone(),
+        Device::Rxe => arguments.suite.filter.clone(),
         // Tests of libmlx5's own interface can have no other provider.
-        Device::Mlx5 => format!(r"^(?!.*mlx5).*(?:{})", arguments.filter),
+        Device::Mlx5 => format!(r"^(?!.*mlx5).*(?:{})", arguments.suite.filter),
     };
     let all = Which::Matching(&filter);
     let (official, mut left) = bench.records("official", Provider::Official, all, |_| false)?;
@@ -120,22 +180,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     for line in left.iter().chain(&complaints) {
         println!("{line}");
     }
-    if let Some(path) = &arguments.json {
-        let report = Report {
-            versions: &versions,
-            device: config.device,
-            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
+    let of = Of::new(&config, &versions, &left, &complaints);
+    arguments.suite.write(
+        &of,
+        &Compared {
             candidate: arguments.candidate,
             verdict: &verdict,
-            left_behind: &left,
-            kernel_complaints: &complaints,
             official: &official,
             control: &control,
             ours: &ours,
-        };
-        fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
-            .with_context(|| path.display().to_string())?;
-    }
+        },
+    )?;
     println!(
         "compare {} {}: official {} passed, ours {} passed, {} regressions",
         name_of(&config),
