@@ -29,6 +29,7 @@ pub(super) fn offloads() -> Vec<u8> {
     let mut caps = PerProtocolNetworkingOffloadCaps::zeroed();
     caps.set_csum_cap(true)
         .set_vlan_cap(true)
+        .set_wqe_vlan_insert(true)
         .set_self_lb_en_modifiable(true)
         .set_scatter_fcs(true);
     caps.set_max_lso_cap(18)

@@ -26,8 +26,10 @@ const FROM_RMP: u8 = 1;
 /// `MLX5_WQ_TYPE_CYCLIC`.
 const CYCLIC: u8 = 1;
 
-/// Bit 1 of `modify_bitmask` of an RQ: which counters it counts in
-/// (`MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_RQ_COUNTER_SET_ID` is bit 3).
+/// `modify_bitmask` of an RQ: whether VLAN tags stay, whether frames' checks are written too, which counters it counts in
+/// (`MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_*`).
+const KEEPS_TAGS: u64 = 1 << 1;
+const WITH_CHECK: u64 = 1 << 2;
 const COUNTER_SET: u64 = 1 << 3;
 
 /// A work queue's ring. Its pages stand at the command's end.
@@ -199,9 +201,18 @@ pub(super) fn modify_sq(device: &mut Device, input: &[u8]) -> Reply {
 
 pub(super) fn modify_rq(device: &mut Device, input: &[u8]) -> Reply {
     let view = ModifyRqIn::new(input)?;
-    if view.modify_bitmask() & COUNTER_SET != 0 {
-        let qp = find(device, input, view.rqn(), QpKind::RawReceive)?;
-        qp.counter = view.ctx().counter_set_id();
+    let (select, new) = (view.modify_bitmask(), view.ctx());
+    let qp = find(device, input, view.rqn(), QpKind::RawReceive)?;
+    let mut kept = Rqc::new(&mut qp.context[..])?;
+    if select & KEEPS_TAGS != 0 {
+        kept.set_vsd(new.vsd());
+    }
+    if select & WITH_CHECK != 0 {
+        kept.set_scatter_fcs(new.scatter_fcs());
+    }
+    if select & COUNTER_SET != 0 {
+        kept.set_counter_set_id(new.counter_set_id());
+        qp.counter = new.counter_set_id();
     }
     let states = (view.rq_state(), view.ctx().state());
     modify(device, input, view.rqn(), QpKind::RawReceive, states)

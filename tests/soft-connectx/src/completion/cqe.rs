@@ -1,7 +1,8 @@
 //! The bytes of completions.
 
 use wqe_format::mlx5::{
-    Cqe64, CqeFormat, CqeOpcode, ErrorCqe, FlagsRqpn, OpOwn, Opcode, SopDropQpn, Syndrome,
+    Cqe64, CqeFormat, CqeOpcode, ErrorCqe, FlagsRqpn, HdsIpExt, HeaderTypes, OpOwn, Opcode,
+    SopDropQpn, Syndrome,
 };
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
@@ -48,6 +49,25 @@ pub(crate) struct Source {
     pub(crate) pkey: u16,
     /// 0 none, 1 a global route header, 2 IPv4, 3 IPv6 (mlx5_ib `mlx5_cqe_is_ipv6`: `flags_rqpn` bits 28 and 29).
     pub(crate) grh: u8,
+}
+
+/// What the device found in a raw packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RawPacket {
+    /// Of the flow that it belongs to.
+    pub(crate) flow_tag: u32,
+    pub(crate) hash: u32,
+    /// What the hash is over.
+    pub(crate) hash_kind: u8,
+    /// The ones' complement sum of its IP packet.
+    pub(crate) sum: u16,
+    /// Kinds of its headers.
+    pub(crate) l3: u8,
+    pub(crate) l4: u8,
+    pub(crate) l3_ok: bool,
+    pub(crate) l4_ok: bool,
+    /// The tag that was taken off.
+    pub(crate) vlan: Option<u16>,
 }
 
 fn success(owner: Owner, opcode: CqeOpcode, byte_count: u32, timestamp: u64) -> Cqe64 {
@@ -106,6 +126,26 @@ impl Cqe {
             cqe.slid = U16::new(source.slid);
             cqe.ml_path = source.path & 0x7f;
         }
+        finish(cqe, false)
+    }
+
+    /// A raw packet came in.
+    pub(crate) fn raw(owner: Owner, byte_count: u32, packet: &RawPacket, timestamp: u64) -> Cqe {
+        let mut cqe = success(owner, CqeOpcode::RESP_SEND, byte_count, timestamp);
+        let tag = packet.flow_tag & 0xff_ffff;
+        cqe.sop_drop_qpn = SopDropQpn::from_bits(U32::new(tag));
+        cqe.rx_hash_result = U32::new(packet.hash);
+        cqe.rx_hash_type = packet.hash_kind;
+        cqe.check_sum = U16::new(packet.sum);
+        cqe.hds_ip_ext = HdsIpExt::new()
+            .with_l2_ok(true)
+            .with_l3_ok(packet.l3_ok)
+            .with_l4_ok(packet.l4_ok);
+        cqe.l4_hdr_type_etc = HeaderTypes::new()
+            .with_l3(packet.l3)
+            .with_l4(packet.l4)
+            .with_vlan_stripped(packet.vlan.is_some());
+        cqe.vlan_info = U16::new(packet.vlan.unwrap_or(0));
         finish(cqe, false)
     }
 

@@ -18,7 +18,9 @@ pub(crate) use buffer::{Buffer, Ring};
 pub(crate) use cq::Cq;
 pub(crate) use domains::{Counter, Pd, TransportDomain, Uar, Uctx, Umem, Xrcd};
 pub(crate) use eq::Eq;
-pub(crate) use flow::{Destination, Flow, FlowCounter, FlowEntry, FlowGroup, FlowTable};
+pub(crate) use flow::{
+    Destination, Flow, FlowCounter, FlowEntry, FlowGroup, FlowTable, MATCH_LEN, Steered,
+};
 pub(crate) use mkey::{AccessMode, Mkey};
 #[cfg(test)]
 pub(crate) use qp::Rights;

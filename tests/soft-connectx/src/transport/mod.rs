@@ -10,6 +10,7 @@ mod datagram;
 mod doorbell;
 mod local;
 mod psn;
+mod raw;
 mod receive;
 mod replies;
 mod requester;
@@ -30,7 +31,7 @@ use crate::device::Device;
 use crate::events;
 use crate::memory::Who;
 use crate::resources::{Qp, QpKind, QpState, Receive};
-use crate::wire::{Frame, Packet, Service, op};
+use crate::wire::{Packet, Service, op};
 pub(crate) use receive::SrqData;
 use requester::Requester;
 use responder::{Initiator, Place, Responder};
@@ -44,6 +45,8 @@ pub(crate) struct State {
     copies: doorbell::Copies,
     /// Packets to the own address.
     local: VecDeque<Packet>,
+    /// Raw frames that come back to the port.
+    frames: VecDeque<raw::Own>,
     /// Queue pairs with work, and the one whose turn it was.
     active: BTreeSet<u32>,
     last: u32,
@@ -148,7 +151,8 @@ pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
         .collect();
     device.transport.active.extend(due);
     run(device);
-    if !device.transport.active.is_empty() || !device.transport.local.is_empty() {
+    let state = &device.transport;
+    if !state.active.is_empty() || !state.local.is_empty() || !state.frames.is_empty() {
         return Some(now);
     }
     (device.resources.qps.iter())
@@ -159,20 +163,16 @@ pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
 
 /// A frame arrived.
 pub(crate) fn receive(device: &mut Device, frame: &[u8]) {
-    let parsed = match device.config.link {
-        crate::LinkLayer::InfiniBand => {
-            Packet::parse_infiniband(frame).map(|packet| Frame::Packet(Box::new(packet)))
+    if device.config.link == crate::LinkLayer::Ethernet {
+        raw::receive(device, frame);
+    } else {
+        match Packet::parse_infiniband(frame) {
+            Ok(packet) if route::is_mine(device, &packet.route) => deliver(device, packet),
+            Ok(_) => {}
+            Err(error) => log::debug!("a frame of {} bytes is dropped: {error:?}", frame.len()),
         }
-        crate::LinkLayer::Ethernet => Frame::parse_ethernet(frame),
-    };
-    match parsed {
-        Ok(Frame::Packet(packet)) if route::is_mine(device, &packet.route) => {
-            deliver(device, *packet);
-            run(device);
-        }
-        Ok(_) => {}
-        Err(error) => log::debug!("a frame of {} bytes is dropped: {error:?}", frame.len()),
     }
+    run(device);
 }
 
 /// Lets everybody go on, for a while.
@@ -180,6 +180,10 @@ fn run(device: &mut Device) {
     for _ in 0..STEPS {
         if let Some(packet) = device.transport.local.pop_front() {
             deliver(device, packet);
+            continue;
+        }
+        if let Some(own) = device.transport.frames.pop_front() {
+            raw::returned(device, own);
             continue;
         }
         let active = &device.transport.active;

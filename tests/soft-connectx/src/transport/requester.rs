@@ -10,7 +10,7 @@ use zerocopy::FromBytes;
 
 use super::work::Request;
 use super::{
-    complete, datagram, doorbell, fail, failed_send, local, psn, retry, sending, timestamp,
+    complete, datagram, doorbell, fail, failed_send, local, psn, raw, retry, sending, timestamp,
 };
 use crate::checks;
 use crate::completion::Cqe;
@@ -281,7 +281,7 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
     let result = match kind {
         _ if is_local => local::execute(device, qpn, &request),
         QpKind::Ud | QpKind::Gsi | QpKind::Smi => datagram::send(device, qpn, &request),
-        // Raw packets go nowhere yet.
+        QpKind::RawSend => raw::send(device, qpn, &request),
         _ => Ok(()),
     };
     let Some(qp) = get(device, qpn) else {

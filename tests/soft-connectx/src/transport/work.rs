@@ -1,7 +1,7 @@
 //! Work requests of send queues, taken apart.
 
 use wqe_format::mlx5::request::{Segment, SendRequest, Service};
-use wqe_format::mlx5::{CtrlFlags, DatagramSegment, EthSegment, Opcode, opmod};
+use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DatagramSegment, EthSegment, Opcode, opmod};
 
 use crate::device::Device;
 use crate::memory::{self, Fault, Right, Who};
@@ -50,6 +50,8 @@ pub(super) struct Request {
     pub(super) remote: Option<(u64, u32)>,
     pub(super) operands: Option<Operands>,
     pub(super) ethernet: Option<EthSegment>,
+    /// The VLAN tag that a raw packet is to get.
+    pub(super) insert_vlan: Option<u16>,
     pub(super) data: Vec<Piece>,
     /// Whether a bit is set that must not be.
     pub(super) sets_reserved: bool,
@@ -87,6 +89,26 @@ fn is_offered(kind: QpKind, opcode: Opcode) -> bool {
 impl Request {
     /// Takes a request of a queue of this kind apart; `None` if it makes no sense there.
     pub(super) fn parse(kind: QpKind, bytes: &[u8]) -> Option<Request> {
+        if kind != QpKind::RawSend {
+            return Request::parse_plain(kind, bytes);
+        }
+        // Where an inline header's length and first bytes stand there may be a tag to be inserted instead
+        // (`MLX5_ETH_WQE_INSERT_VLAN` of Linux include/linux/mlx5/qp.h).
+        const LENGTH: usize = size_of::<CtrlSegment>() + 12;
+        match bytes.get(LENGTH..).and_then(|it| it.first_chunk::<4>()) {
+            Some(&[kind_of_insert, _, a, b]) if kind_of_insert & 0x80 != 0 => {
+                let mut plain = bytes.to_vec();
+                plain[LENGTH..LENGTH + 4].fill(0);
+                let mut request = Request::parse_plain(kind, &plain)?;
+                request.insert_vlan = Some(u16::from_be_bytes([a, b]));
+                request.bytes = bytes.get(..request.bytes.len())?.to_vec();
+                Some(request)
+            }
+            _ => Request::parse_plain(kind, bytes),
+        }
+    }
+
+    fn parse_plain(kind: QpKind, bytes: &[u8]) -> Option<Request> {
         let request = SendRequest::new(bytes)?;
         let ctrl = request.ctrl();
         let opcode = ctrl.opcode();
@@ -111,6 +133,7 @@ impl Request {
             remote: None,
             operands: None,
             ethernet: None,
+            insert_vlan: None,
             data: Vec::new(),
             sets_reserved: false,
             bytes: bytes.get(..request.len())?.to_vec(),

@@ -49,6 +49,11 @@ pub enum Frame {
     Other(Vec<u8>),
 }
 
+/// The check at an Ethernet frame's end (IEEE 802.3 3.2.9).
+pub(crate) fn frame_check(frame: &[u8]) -> [u8; 4] {
+    check::invariant(frame).to_le_bytes()
+}
+
 impl Packet {
     /// The bytes.
     pub fn emit(&self) -> Vec<u8> {
