@@ -88,6 +88,14 @@ impl Server {
             .unwrap_or_default()
     }
 
+    /// How it failed, if it ended without being told to.
+    pub(crate) fn failure(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let log = self.log();
+        let last = log.trim_end().lines().next_back().unwrap_or_default();
+        (!status.success()).then(|| format!("soft-connectx ended with {status}: {last}"))
+    }
+
     /// The end of what it said, and how it ended if it did not live on.
     pub(crate) fn log_tail(&self) -> String {
         let log = self.log();

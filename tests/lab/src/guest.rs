@@ -351,6 +351,11 @@ impl Guest {
         for stream in &mut streams {
             stream.pump(&mut output)?;
         }
+        if let Some(how) = self.device_failure() {
+            return Err(self
+                .declare_dead(&format!("step {}", running.name), &how)
+                .into());
+        }
         let [stdout, stderr] =
             streams.map(|stream| String::from_utf8_lossy(&stream.seen).into_owned());
         let ended = if timed_out {
@@ -525,14 +530,24 @@ impl Guest {
         match self.events.recv_timeout(POLL) {
             Ok(Event::Line(line)) => Ok(Some(line)),
             Ok(Event::Ended(how)) => Err(self.declare_dead(during, &how).into()),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => match self.device_failure() {
+                Some(how) => Err(self.declare_dead(during, &how).into()),
+                None => Ok(None),
+            },
             Err(RecvTimeoutError::Disconnected) => {
                 Err(self.declare_dead(during, "QEMU is gone").into())
             }
         }
     }
 
+    fn device_failure(&mut self) -> Option<String> {
+        self.connectx.as_mut().and_then(Server::failure)
+    }
+
     fn declare_dead(&mut self, during: &str, fallback: &str) -> GuestDied {
+        // Without its device a guest may end in many ways, none of which is the reason.
+        let failure = self.device_failure();
+        let fallback = failure.as_deref().unwrap_or(fallback);
         let died = GuestDied::new(during.to_owned(), fallback, &self.console());
         self.died = Some(died.clone());
         qemu::kill(&self.qemu);

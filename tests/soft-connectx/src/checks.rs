@@ -2,6 +2,8 @@
 //!
 //! A device takes what it is given: these are mistakes that have no effect today and corrupt something another day.
 
+pub(crate) mod allowed;
+
 use std::cell::RefCell;
 
 use wqe_format::mlx5::firmware::Opcode;
@@ -35,7 +37,16 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The mistake that was found first, in words.
+    pub(crate) fn first(&self) -> Option<String> {
+        self.faults
+            .borrow()
+            .first()
+            .map(|fault| format!("{fault:x?}"))
+    }
+
     /// Mistakes that were found.
+    #[cfg(test)]
     pub(crate) fn faults(&self) -> Vec<Fault> {
         self.faults.borrow().clone()
     }
@@ -45,7 +56,7 @@ impl State {
 pub(crate) fn report(device: &Device, fault: Fault) {
     let mut faults = device.checks.faults.borrow_mut();
     if faults.len() < KEPT && faults.last() != Some(&fault) {
-        log::warn!("strict: {fault:?}");
+        log::error!("strict: {fault:x?}");
         faults.push(fault);
     }
 }

@@ -153,6 +153,11 @@ impl Device {
         [commands, transport, events].into_iter().flatten().min()
     }
 
+    /// The first mistake that was found since power on or reset, if [`Config::strict`] had the device look for them.
+    pub fn mistake(&self) -> Option<String> {
+        self.checks.first()
+    }
+
     /// Cuts the port's link, or brings it up again; the driver is told.
     pub fn set_link(&mut self, up: bool) {
         port::set_link(self, up);

@@ -13,7 +13,8 @@ use soft_connectx::{Config, LinkLayer, server};
 ///
 /// What it has to say, such as commands that it does not know, goes to standard error; RUST_LOG=debug says more.
 ///
-/// Exit status: 0 after QEMU has gone; 1 if it could not serve; 2 for wrong arguments; 70 if the model itself failed.
+/// Exit status: 0 after QEMU has gone; 1 if it could not serve; 2 for wrong arguments; 3 after a mistake that --strict
+/// found; 70 if the model itself failed.
 #[derive(Debug, Parser)]
 #[command(name = "soft-connectx")]
 struct Arguments {

@@ -92,3 +92,39 @@ fn a_socket_that_exists_is_another_ones() {
     );
     assert!(socket.exists());
 }
+
+/// A command with a bit that means nothing: a strict device ends and says why, another does not.
+#[test]
+fn a_strict_device_ends_by_the_first_mistake() {
+    use std::os::unix::fs::FileExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    for (name, options, code) in [
+        ("strict", &["--strict"][..], Some(3)),
+        ("lenient", &[], Some(0)),
+    ] {
+        let socket = dir.path().join(name);
+        let program = start(&socket, options);
+        let mut client = connect(&socket);
+        let memory: File = tempfile::tempfile().unwrap();
+        memory.set_len(1 << 20).unwrap();
+        client.dma_map(0, 0, 1 << 20, memory.as_raw_fd()).unwrap();
+        // One entry of the command queue (`mlx5_cmd_layout` of Linux' device.h): transport 7, QUERY_ISSI (0x10a) of 16 bytes.
+        let mut entry = [0; 64];
+        (entry[0], entry[7], entry[59], entry[63]) = (7, 16, 16, 1);
+        entry[16..18].copy_from_slice(&[0x01, 0x0a]);
+        entry[24] = 0x01;
+        memory.write_at(&entry, 0).unwrap();
+        // `cmdq_addr_h`, `cmdq_addr_l_sz` and `cmd_dbell` of `mlx5_init_seg`.
+        for (offset, value) in [(0x10, 0u32), (0x14, 0), (0x18, 1)] {
+            // The last one may get no answer.
+            let _ = client.region_write(BAR0, offset, &value.to_be_bytes());
+        }
+        drop(client);
+        let output = program.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), code, "{said}");
+        let names_it = said.contains("ended by the first mistake: ReservedCommandBit");
+        assert_eq!(names_it, code == Some(3), "{said}");
+    }
+}

@@ -76,11 +76,22 @@ pub(super) struct Backend {
 }
 
 /// The device. After a panic of the model it is in no known state, and the program ends: the guest sees the device gone.
-pub(super) fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
+fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
     device.lock().unwrap_or_else(|_| {
         log::error!("the device model failed; see above");
         std::process::exit(super::MODEL_FAILED)
     })
+}
+
+/// Lets the device do something. A mistake that it found is fatal: the program ends before anybody sees what came of it.
+pub(super) fn with<T>(device: &Mutex<Device>, act: impl FnOnce(&mut Device) -> T) -> T {
+    let mut device = lock(device);
+    let result = act(&mut device);
+    if let Some(mistake) = device.mistake() {
+        log::error!("strict: ended by the first mistake: {mistake}");
+        std::process::exit(super::MISTAKE)
+    }
+    result
 }
 
 impl ServerBackend for Backend {
@@ -95,8 +106,12 @@ impl ServerBackend for Backend {
 
     fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
         match region {
-            VFIO_PCI_BAR0_REGION_INDEX => lock(&self.device).bar_write(offset, data),
-            VFIO_PCI_CONFIG_REGION_INDEX => lock(&self.device).config_write(offset, data),
+            VFIO_PCI_BAR0_REGION_INDEX => {
+                with(&self.device, |device| device.bar_write(offset, data))
+            }
+            VFIO_PCI_CONFIG_REGION_INDEX => {
+                with(&self.device, |device| device.config_write(offset, data));
+            }
             _ => {}
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use vfio_user::Server;
 
-use self::backend::{Backend, lock};
+use self::backend::{Backend, with};
 use self::dma::Dma;
 use self::interrupts::EventDescriptors;
 use crate::config::Config;
@@ -21,6 +21,9 @@ use crate::device::Device;
 
 /// Exit status after a failure of the model itself (`EX_SOFTWARE`).
 const MODEL_FAILED: i32 = 70;
+
+/// Exit status after a mistake that a strict device found.
+const MISTAKE: i32 = 3;
 
 /// The longest time between two looks at receive queues, which have no doorbell, and at timers.
 const TICK: Duration = Duration::from_millis(1);
@@ -76,7 +79,7 @@ fn tick(device: &Mutex<Device>) {
     let start = Instant::now();
     loop {
         let now = start.elapsed();
-        let next = lock(device).tick(now);
+        let next = with(device, |device| device.tick(now));
         let wait = next.map_or(TICK, |next| next.saturating_sub(now).min(TICK));
         // A turn for everybody else, even when something is due at once.
         thread::sleep(wait.max(TICK / 20));

@@ -56,7 +56,7 @@ impl Copies {
 
 /// Whether a NOP that was fetched from memory asks for a completion only in the register: the kernel finds out in this way
 /// whether its copies arrive whole (drivers/net/ethernet/mellanox/mlx5/core/wc.c).
-pub(super) fn asks_only_here(copy: &[u8], memory: &[u8]) -> Option<CtrlSegment> {
+pub(crate) fn asks_only_here(copy: &[u8], memory: &[u8]) -> Option<CtrlSegment> {
     let (here, _) = CtrlSegment::read_from_prefix(copy).ok()?;
     let (there, _) = CtrlSegment::read_from_prefix(memory).ok()?;
     let asks = |ctrl: &CtrlSegment| ctrl.fm_ce_se.contains(CtrlFlags::CQ_UPDATE);

@@ -32,6 +32,7 @@ use crate::events;
 use crate::memory::Who;
 use crate::resources::{Qp, QpKind, QpState, Receive};
 use crate::wire::{Packet, Service, op};
+pub(crate) use doorbell::asks_only_here;
 pub(crate) use receive::SrqData;
 use requester::Requester;
 use responder::{Initiator, Place, Responder};

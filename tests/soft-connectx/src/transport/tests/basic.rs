@@ -372,3 +372,31 @@ fn strict_sees_mistakes() {
     ];
     assert_eq!(bench.device.checks.faults(), expected);
 }
+
+/// A copy may arrive when its request is completed and the place in memory has another, for writes to registers are posted; one
+/// that is not what was fetched is found all the same.
+#[test]
+fn a_late_copy_is_compared_with_what_was_fetched() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    bench.device.config.strict = true;
+    let slot = Bench::place(0x41) + 0x8000;
+    let register = u64::from(UAR) * 4096 + 0x800;
+    let mut expected = Vec::new();
+    for index in 0..2u16 {
+        let mut bytes = bench.request(0x41, Opcode::NOP, 0, &[]);
+        bench.post_bytes(0x41, &bytes);
+        bytes.resize(64, 0);
+        bench.done(0x41, CqeOpcode::REQ);
+        (bench.ram)
+            .write(slot + u64::from(index) * 64, &[0xee; 64])
+            .unwrap();
+        if index == 1 {
+            bytes[9] = 1;
+            expected.push(crate::checks::Fault::CopyDiffers { qpn: 0x41, index });
+        }
+        for (at, word) in (8..).step_by(8).zip(bytes[8..].chunks(8)) {
+            bench.device.bar_write(register + at, word);
+        }
+        assert_eq!(bench.device.checks.faults(), expected);
+    }
+}
