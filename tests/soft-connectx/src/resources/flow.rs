@@ -8,6 +8,9 @@ use super::Table;
 pub(crate) const MATCH_LEN: usize = 0x200;
 /// Tables a packet may pass: one for each level (`max_ft_level`), and the default table.
 const LONGEST_WAY: usize = 129;
+/// Tables of a level that a packet passes, and TIRs that get it, at most: as many as an entry may have destinations
+/// (`log_max_destination`). Entries that each lead to two others would multiply without end.
+const BRANCHES: usize = 256;
 
 /// Entries that look at the same bits.
 #[derive(Debug)]
@@ -170,11 +173,13 @@ impl Flow {
                     }
                 }
             }
-            if next.is_empty() {
+            if next.is_empty() || steered.len() >= BRANCHES {
                 break;
             }
+            next.truncate(BRANCHES);
             tables = next;
         }
+        steered.truncate(BRANCHES);
         steered
     }
 }
@@ -258,5 +263,29 @@ mod tests {
         flow.tables.insert(1, only);
         flow.roots.insert(0, 1);
         assert!(flow.steer(0, &[0; MATCH_LEN], 60).is_empty());
+    }
+
+    #[test]
+    fn branches_do_not_multiply() {
+        let mut flow = Flow::new();
+        let mut only = table(1);
+        only.groups.insert(
+            0,
+            FlowGroup {
+                entries: 0..=0,
+                enable: 0,
+                criteria: vec![0; MATCH_LEN],
+            },
+        );
+        let destinations = vec![
+            Destination::Table(1),
+            Destination::Table(1),
+            Destination::Tir(5),
+        ];
+        only.entries.insert(0, entry(0, destinations, Vec::new()));
+        flow.tables.insert(1, only);
+        flow.roots.insert(0, 1);
+        let steered = flow.steer(0, &[0; MATCH_LEN], 60);
+        assert_eq!(steered.len(), BRANCHES);
     }
 }

@@ -32,6 +32,10 @@ const BLOCKS_MULTICAST: u8 = 2;
 /// Bytes of the shortest frame, without its check (IEEE 802.3 3.2.7).
 const SHORTEST: usize = 60;
 
+/// The longest frame of a request, and the longest large send (`max_lso_cap`).
+const LONGEST: u64 = 1 << 16;
+const LONGEST_LARGE: u64 = 1 << 18;
+
 /// A frame that comes back to the port it left.
 #[derive(Debug)]
 pub(super) struct Own {
@@ -45,6 +49,13 @@ pub(super) fn send(device: &mut Device, qpn: u32, request: &Request) -> Result<(
     let wrong = Syndrome::LOCAL_QP_OP_ERR;
     let qp = device.resources.qps.get(qpn).ok_or(wrong)?;
     let segment = request.ethernet.as_ref().ok_or(wrong)?;
+    let longest = match request.opcode {
+        Opcode::TSO => LONGEST_LARGE,
+        _ => LONGEST,
+    };
+    if request.len() > longest {
+        return Err(Syndrome::LOCAL_LENGTH_ERR);
+    }
     let bytes = request
         .gather(device, &qp.who(), 0, request.len() as usize)
         .map_err(|_| Syndrome::LOCAL_PROT_ERR)?;
@@ -207,7 +218,11 @@ fn take(device: &mut Device, rqn: u32, frame: &[u8], headers: &Headers, tag: u32
         bytes.extend(wire::frame_check(frame));
     }
     // A frame for which there is no receive request is dropped.
+    let counter = rq.counter;
     let Ok(taken) = requests::take(device, rqn, None) else {
+        if let Some(counter) = device.resources.counters.get_mut(counter.into()) {
+            counter.out_of_buffer = counter.out_of_buffer.wrapping_add(1);
+        }
         return;
     };
     if bytes.len() as u64 > taken.room() {

@@ -1,5 +1,7 @@
 use std::sync::{Arc, Mutex};
 
+use proptest::prelude::*;
+
 use wqe_format::mlx5::firmware::rq::Rqc;
 use wqe_format::mlx5::firmware::sq::Sqc;
 use wqe_format::mlx5::firmware::tir::Tirc;
@@ -305,10 +307,31 @@ fn drops_and_lengths() {
     let counter = bench.device.resources.flow.counters.get(COUNTER).unwrap();
     assert_eq!(counter.packets, 1);
     flow(&mut bench, action::FORWARD);
+    let qp = bench.device.resources.qps.get_mut(RECEIVE).unwrap();
+    qp.counter = 9;
+    (bench.device.resources.counters).insert(9, Default::default());
     bench.device.receive(&udp());
     bench.device.receive(&udp());
     bench.failed(RECEIVE, Syndrome::LOCAL_LENGTH_ERR);
     received(&mut bench, udp().len());
+    // Nobody waits for this one.
+    bench.device.receive(&udp());
+    let counters = bench.device.resources.counters.get(9).unwrap();
+    assert_eq!(counters.out_of_buffer, 1);
+}
+
+/// A request that is longer than any frame fails.
+#[test]
+fn too_long() {
+    for (opcode, len) in [(Opcode::SEND, 1 << 16), (Opcode::TSO, 1 << 18)] {
+        let (mut bench, _) = bench();
+        let header = &udp()[..42];
+        let segment = segment(ChecksumFlags::NONE, 100, None, header);
+        let data = data(0x1000, len);
+        let list = zerocopy::IntoBytes::as_bytes(&data);
+        bench.post(SEND, opcode, 0, &[&segment, list]);
+        bench.failed(SEND, Syndrome::LOCAL_LENGTH_ERR);
+    }
 }
 
 /// Microsoft's verification suite through the whole way: the hash is told, and its low bits choose the queue.
@@ -380,5 +403,36 @@ fn packets_are_spread() {
         // TCP over IPv4 (`CQE_RSS_L4_TCP | CQE_RSS_IPV4`); an empty acknowledgment.
         assert_eq!(cqe.rx_hash_type, 0x44);
         assert_eq!(cqe.l4_hdr_type_etc.l4(), 3);
+    }
+}
+
+proptest! {
+    /// Frames of which nothing is right are taken apart without harm, whoever made them.
+    #[test]
+    fn frames_of_any_kind(
+        kind in prop::sample::select(vec![0x0800u16, 0x86dd, 0x8100, 0x88a8, 7]),
+        version in prop::sample::select(vec![0x45u8, 0x4f, 0x60, 0]),
+        protocol in prop::sample::select(vec![0u8, 6, 17, 43, 44, 60]),
+        mut body in prop::collection::vec(any::<u8>(), 0..120),
+        mss in 0usize..9,
+        cut in 0usize..80,
+    ) {
+        for (at, byte) in [(0, version), (6, protocol), (9, protocol)] {
+            if let Some(place) = body.get_mut(at) {
+                *place = byte;
+            }
+        }
+        let mut frame = [ethernet(THERE, kind), body].concat();
+        let (header, payload) = frame.split_at(cut.min(frame.len()));
+        for mut frame in super::segment::frames(header, payload, mss).unwrap_or_default() {
+            super::sums::fill(&mut frame, true, true);
+        }
+        super::sums::fill(&mut frame, true, true);
+        let (mut bench, _) = bench();
+        bench.post_receive(RECEIVE, &[data(0x2_0000, 2048)]);
+        bench.device.receive(&frame);
+        // Those that end within their tags are none.
+        let is_whole = frame.len() >= 14 + 8 || !matches!(kind, 0x8100 | 0x88a8);
+        prop_assert!(bench.poll(RECEIVE).is_some() || !is_whole);
     }
 }
