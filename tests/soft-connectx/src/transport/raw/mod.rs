@@ -26,9 +26,10 @@ use rss::Hash;
 
 /// The kind of flow tables that a port's received packets pass (`FS_FT_NIC_RX` of the kernel).
 const RECEIVED: u8 = 0;
-/// `tirc.self_lb_block` (`MLX5_TIRC_SELF_LB_BLOCK_BLOCK_*`).
-const BLOCKS_UNICAST: u8 = 1;
-const BLOCKS_MULTICAST: u8 = 2;
+/// `tirc.self_lb_block` (`MLX5_TIRC_SELF_LB_BLOCK_BLOCK_*` of `mlx5_ifc.h`). Despite the names a bit lets frames of the own
+/// transport domain in: it is set by drivers that want them (mlx5e's self test, `MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC`).
+const HEARS_UNICAST: u8 = 1;
+const HEARS_MULTICAST: u8 = 2;
 /// Bytes of the shortest frame, without its check (IEEE 802.3 3.2.7).
 const SHORTEST: usize = 60;
 
@@ -174,12 +175,12 @@ fn hand(
     let Ok(context) = Tirc::new(&tir.context[..]) else {
         return;
     };
-    let block = if headers.is_multicast() {
-        BLOCKS_MULTICAST
+    let hears = if headers.is_multicast() {
+        HEARS_MULTICAST
     } else {
-        BLOCKS_UNICAST
+        HEARS_UNICAST
     };
-    if from == Some(Some(tir.transport_domain)) && context.self_lb_block() & block != 0 {
+    if from == Some(Some(tir.transport_domain)) && context.self_lb_block() & hears == 0 {
         return;
     }
     let hash = rss::hash(&context, frame, headers);

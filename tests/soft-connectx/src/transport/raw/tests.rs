@@ -267,8 +267,8 @@ fn large_sends() {
     );
 }
 
-/// Frames for others go out, filled up to the shortest; what is the port's own does not; those of one's own domain are not
-/// heard if the TIR says so.
+/// Frames for others go out, filled up to the shortest; what is the port's own does not; those of one's own domain are
+/// heard only if the TIR says so.
 #[test]
 fn where_frames_go() {
     let (mut bench, cable) = bench();
@@ -282,12 +282,17 @@ fn where_frames_go() {
     assert_eq!(lengths, [(&THERE[..], 60), (&[0xff; 6][..], 60)]);
     // The frame to THERE had no receive request and was dropped.
     assert!(bench.poll(RECEIVE).is_none());
-    bench.post_receive(RECEIVE, &[data(0x2_0000, 2048)]);
-    for (domain, arrives) in [(RECEIVER, false), (SENDER, true)] {
+    for (domain, hears, arrives) in [
+        (RECEIVER, 0, false),
+        (RECEIVER, 2, false),
+        (RECEIVER, 1, true),
+        (SENDER, 0, true),
+    ] {
+        bench.post_receive(RECEIVE, &[data(0x2_0000, 2048)]);
         let tis = bench.device.resources.steering.tiss.get_mut(5).unwrap();
         tis.transport_domain = domain;
         tir(&mut bench, Dispatch::Queue(RECEIVE), |context| {
-            context.set_self_lb_block(1);
+            context.set_self_lb_block(hears);
         });
         post(&mut bench, Opcode::SEND, &segment, &ethernet(THERE, 0x1234));
         assert_eq!(bench.poll(RECEIVE).is_some(), arrives);
