@@ -10,9 +10,10 @@ use wqe_format::mlx5::{ChecksumFlags, Cqe64, CqeOpcode, L3_IPV4, Opcode, Syndrom
 use crate::resources::flow::action;
 use crate::resources::{
     Destination, Dispatch, FlowCounter, FlowEntry, FlowGroup, FlowTable, MATCH_LEN, QpKind,
-    QpState, Receive, Rqt, Table, Tir, Tis,
+    QpState, Receive, Rqt, SrqKind, Table, Tir, Tis,
 };
-use crate::transport::tests::{Bench, data};
+use crate::transport::tests::{Bench, data, srq};
+use crate::wire::{Bth, Deth, Extended, Global, Packet, Route, op};
 use crate::{GuestMemory, Link, LinkLayer};
 
 const SEND: u32 = 0x41;
@@ -323,6 +324,91 @@ fn drops_and_lengths() {
     bench.device.receive(&udp());
     let counters = bench.device.resources.counters.get(9).unwrap();
     assert_eq!(counters.out_of_buffer, 1);
+}
+
+/// RoCE to one of the port's RoCE addresses is the transport's, whatever the rules say; other UDP to that address is steered.
+#[test]
+fn roce_is_not_steered() {
+    const UD: u32 = 0x48;
+    let (mut bench, _) = bench();
+    bench.qp(UD, QpKind::Ud, 0, 0);
+    bench.up(UD);
+    for queue in [UD, RECEIVE] {
+        bench.post_receive(queue, &[data(0x2_0000, 2048)]);
+    }
+    let global = Global {
+        source: [0xfe; 16],
+        destination: [0xfd; 16],
+        ..Global::default()
+    };
+    let packet = Packet {
+        route: Route::Ethernet {
+            destination: THERE,
+            source: HERE,
+            vlan: None,
+            global,
+            udp: Some(0xc000),
+        },
+        bth: Bth {
+            opcode: 3 << 5 | op::SEND_ONLY,
+            solicited: false,
+            pad: 0,
+            pkey: 0xffff,
+            dest_qp: UD,
+            ack_request: false,
+            psn: 0,
+        },
+        extended: Extended {
+            deth: Some(Deth {
+                qkey: 0x1111,
+                source_qp: 5,
+            }),
+            ..Extended::default()
+        },
+        payload: vec![1; 8],
+    };
+    let frame = packet.emit();
+    let address = &mut bench.device.port.nic.roce[3];
+    (address.gid, address.mac) = (global.destination, THERE);
+    let mut changed = frame.clone();
+    changed[70] ^= 1;
+    bench.device.receive(&changed);
+    let segment = segment(ChecksumFlags::NONE, 0, None, &[]);
+    post(&mut bench, Opcode::SEND, &segment, &frame);
+    assert!(bench.poll(RECEIVE).is_none());
+    assert_eq!(bench.done(UD, CqeOpcode::RESP_SEND).byte_cnt.get(), 48);
+    assert!(bench.poll(UD).is_none());
+    bench.device.receive(&udp());
+    received(&mut bench, udp().len());
+    // To nobody's RoCE address it is a frame like others.
+    bench.post_receive(RECEIVE, &[data(0x2_0000, 2048)]);
+    bench.device.port.nic.roce[3] = Default::default();
+    bench.device.receive(&frame);
+    assert_eq!(received(&mut bench, frame.len()).1, frame);
+}
+
+/// A receive queue that takes its requests from a shared one.
+#[test]
+fn from_a_shared_queue() {
+    let (mut bench, _) = bench();
+    srq(&mut bench, 9, SrqKind::Rmp, 0);
+    let at = Bench::place(9);
+    bench.ram.write(at + 0x1_1000, &[0, 0, 0, 2]).unwrap();
+    let qp = bench.device.resources.qps.get_mut(RECEIVE).unwrap();
+    qp.receive = Receive::Shared {
+        srqn: 9,
+        cqn: RECEIVE,
+    };
+    for index in 0..3 {
+        bench.device.receive(&udp());
+        if index < 2 {
+            let cqe = bench.done(RECEIVE, CqeOpcode::RESP_SEND);
+            assert_eq!(cqe.wqe_counter.get(), index);
+            let to = 0x3_0000 + 0x1000 * u64::from(index);
+            assert_eq!(bench.bytes(to, udp().len()), udp());
+        }
+    }
+    assert!(bench.poll(RECEIVE).is_none());
 }
 
 /// A request that is longer than any frame fails.
