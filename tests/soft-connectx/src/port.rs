@@ -7,6 +7,7 @@ use wqe_format::mlx5::firmware::roce::RoceAddrLayout;
 use crate::config::Config;
 use crate::device::Device;
 use crate::events;
+use crate::wire::Packet;
 
 /// Bytes of payload of the largest packet.
 pub(crate) const MTU: u16 = 4096;
@@ -31,8 +32,36 @@ pub(crate) struct Port {
     pub(crate) capabilities: u32,
     /// What the administrator calls the node (`NODE_DESC`).
     pub(crate) description: [u8; 64],
+    /// RDMA packets since power on or reset.
+    pub(crate) traffic: Traffic,
     /// What an Ethernet port has.
     pub(crate) nic: NicPort,
+}
+
+/// RDMA packets of a port, those to itself too.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) sent: Count,
+    pub(crate) received: Count,
+}
+
+/// Packets, and octets in them from the first header to the invariant check sum, as an InfiniBand port's `PortXmitData`
+/// counts (IBTA 16.1.3.5): to or from one port each, and multicast.
+#[derive(Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) unicast: (u64, u64),
+    pub(crate) multicast: (u64, u64),
+}
+
+impl Count {
+    pub(crate) fn count(&mut self, packet: &Packet, is_multicast: bool) {
+        let (packets, octets) = match is_multicast {
+            true => &mut self.multicast,
+            false => &mut self.unicast,
+        };
+        *packets += 1;
+        *octets += packet.octets() as u64;
+    }
 }
 
 /// The Ethernet side of the port.
@@ -122,6 +151,7 @@ impl Port {
             // The GUID of the system image is told.
             capabilities: 1 << 11,
             description: [0; 64],
+            traffic: Traffic::default(),
             nic: NicPort::new(config),
         }
     }

@@ -3,12 +3,15 @@
 use wqe_format::mlx5::firmware::q_counter::{
     AllocQCounterOut, DeallocQCounterIn, QueryQCounterIn, QueryQCounterOut,
 };
-use wqe_format::mlx5::firmware::vport::QueryVportCounterOut;
+use wqe_format::mlx5::firmware::vport::{
+    QueryVportCounterIn, QueryVportCounterOut, TrafficCounter,
+};
 
 use super::owner::{self, uid};
 use super::refusal::no_resources;
 use super::{Reply, done};
 use crate::device::Device;
+use crate::port::Traffic;
 use crate::resources::Counter;
 
 pub(super) fn alloc(device: &mut Device, input: &[u8]) -> Reply {
@@ -76,7 +79,20 @@ pub(super) fn query(device: &mut Device, input: &[u8]) -> Reply {
     Ok(output.into_inner().to_vec())
 }
 
-/// The port's counters, none of which are counted yet.
-pub(super) fn query_vport(_: &mut Device, _: &[u8]) -> Reply {
-    Ok(QueryVportCounterOut::zeroed().into_inner().to_vec())
+/// The port's counters: RDMA packets.
+pub(super) fn query_vport(device: &mut Device, input: &[u8]) -> Reply {
+    let view = QueryVportCounterIn::new(input)?;
+    let mut output = QueryVportCounterOut::zeroed();
+    let Traffic { sent, received } = &device.port.traffic;
+    let set = |mut counter: TrafficCounter<&mut [u8]>, (packets, octets)| {
+        counter.set_packets(packets).set_octets(octets);
+    };
+    set(output.received_ib_unicast_mut(), received.unicast);
+    set(output.transmitted_ib_unicast_mut(), sent.unicast);
+    set(output.received_ib_multicast_mut(), received.multicast);
+    set(output.transmitted_ib_multicast_mut(), sent.multicast);
+    if view.clear() {
+        device.port.traffic = Traffic::default();
+    }
+    Ok(output.into_inner().to_vec())
 }

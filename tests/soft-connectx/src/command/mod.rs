@@ -46,6 +46,8 @@ use crate::events;
 use crate::init_segment::{LOG_COMMAND_STRIDE, LOG_COMMANDS};
 use crate::trace::Direction;
 pub(crate) use hca::Hca;
+#[cfg(test)]
+pub(crate) use hca::Stage;
 use mailbox::{ENTRY_LEN, Entry};
 pub(crate) use refusal::Refusal;
 

@@ -114,7 +114,13 @@ fn queues(
         }
         SHARED | CONTINUOUS => {
             let srqn = context.srqn_rmpn_xrqn();
-            owner::check(input, device.resources.srqs.get(srqn).map(|srq| srq.uid))?;
+            let srq = device.resources.srqs.get(srqn);
+            if qp.kind == QpKind::Dci {
+                // It never receives; the kernel names a queue of its own for those that have none (mlx5_ib's `create_user_qp`).
+                srq.ok_or(bad_resource("there is no such shared receive queue"))?;
+            } else {
+                owner::check(input, srq.map(|srq| srq.uid))?;
+            }
             // XRC targets complete to the SRQ's own queue, initiators never receive.
             if !matches!(qp.kind, QpKind::Xrc | QpKind::Dci) {
                 owner::cq(device, input, cqn)?;
@@ -172,6 +178,14 @@ pub(super) fn query(device: &mut Device, input: &[u8]) -> Reply {
     let mut context = output.qpc_mut();
     context.as_bytes_mut().copy_from_slice(&qp.context);
     context.set_state(qp.state as u8);
+    if let Some((next, unacknowledged)) = transport::sent(qp) {
+        context
+            .set_next_send_psn(next)
+            .set_last_acked_psn(unacknowledged.wrapping_sub(1) & 0xff_ffff);
+    }
+    if let Some((next, done)) = transport::received(qp) {
+        context.set_next_rcv_psn(next).set_rmsn(done);
+    }
     Ok(output.into_inner().to_vec())
 }
 

@@ -139,6 +139,23 @@ pub(crate) fn state_changed(device: &mut Device, qpn: u32, from: QpState, to: Qp
     run(device);
 }
 
+/// Numbers of the next packet that a queue pair sends and of the oldest one without an answer, once it sends.
+pub(crate) fn sent(qp: &Qp) -> Option<(u32, u32)> {
+    let requester = &qp.data.requester;
+    let sends = matches!(
+        qp.state,
+        QpState::Rts | QpState::Sqd | QpState::SqEr | QpState::Err
+    );
+    sends.then_some((requester.next, requester.una))
+}
+
+/// Number of the packet that a queue pair expects, and messages done, once it receives.
+pub(crate) fn received(qp: &Qp) -> Option<(u32, u32)> {
+    let responder = &qp.data.responder;
+    let receives = !matches!(qp.state, QpState::Rst | QpState::Init);
+    receives.then_some((responder.expected, responder.msn & 0xff_ffff))
+}
+
 /// What is due is done; the answer is when something is due next.
 pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
     let moderated = completion::tick(device);
@@ -202,6 +219,10 @@ fn run(device: &mut Device) {
 /// Sends a packet: to oneself, onto the link, or both.
 fn emit(device: &mut Device, packet: Packet) {
     let (own, others) = route::directions(device, &packet.route);
+    if own || others {
+        let many = route::is_multicast(&packet.route);
+        device.port.traffic.sent.count(&packet, many);
+    }
     if others && let Some(link) = &mut device.link {
         link.send(&packet.emit());
     }
@@ -212,6 +233,8 @@ fn emit(device: &mut Device, packet: Packet) {
 
 /// A packet for this device.
 fn deliver(device: &mut Device, packet: Packet) {
+    let many = route::is_multicast(&packet.route);
+    device.port.traffic.received.count(&packet, many);
     let Some(service) = packet.bth.service() else {
         return;
     };

@@ -85,7 +85,7 @@ enum Done {
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
     /// The next packet's number.
-    expected: u32,
+    pub(super) expected: u32,
     /// Messages done.
     pub(super) msn: u32,
     /// A missing packet was complained about.

@@ -109,7 +109,7 @@ pub(super) fn datagram(device: &Device, av: &DatagramSegment) -> Route {
     }
 }
 
-fn is_multicast(route: &Route) -> bool {
+pub(super) fn is_multicast(route: &Route) -> bool {
     match route {
         Route::InfiniBand { dlid, .. } => (MULTICAST_LID..PERMISSIVE_LID).contains(dlid),
         Route::Ethernet { destination, .. } => destination[0] & 1 != 0,

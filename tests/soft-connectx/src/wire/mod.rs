@@ -82,6 +82,19 @@ impl Packet {
         bytes
     }
 
+    /// Its length from the first header to the invariant check sum.
+    pub fn octets(&self) -> usize {
+        let pad = self.payload.len().wrapping_neg() & 3;
+        let mut headers = Vec::with_capacity(128);
+        let mut invariant = Vec::with_capacity(128);
+        self.bth.emit(&mut headers);
+        self.extended.emit(&mut headers);
+        let behind = self.payload.len() + pad + 4;
+        let mut route = Vec::with_capacity(128);
+        (self.route).emit(headers.len() + behind, &mut route, &mut invariant);
+        route.len() + headers.len() + behind
+    }
+
     /// Reads an InfiniBand packet.
     ///
     /// # Errors

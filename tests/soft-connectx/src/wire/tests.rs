@@ -141,6 +141,9 @@ fn packets_come_back() {
             for length in 0..5 {
                 let sent = packet(route, op, extended, &vec![0x5a; length]);
                 assert_eq!(parse(&route, &sent.emit()).as_ref(), Ok(&sent));
+                // The variant check sum of InfiniBand is not counted.
+                let variant = 2 * usize::from(matches!(route, Route::InfiniBand { .. }));
+                assert_eq!(sent.octets() + variant, sent.emit().len());
             }
         }
         let deth = Some(Deth {

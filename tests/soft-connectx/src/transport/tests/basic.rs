@@ -400,3 +400,48 @@ fn a_late_copy_is_compared_with_what_was_fetched() {
         assert_eq!(bench.device.checks.faults(), expected);
     }
 }
+
+/// `QUERY_QP` says how far a queue pair is, over the end of the numbers too, and `QUERY_VPORT_COUNTER` what was on the way.
+#[test]
+fn progress_is_told() {
+    use wqe_format::mlx5::firmware::qp::{QueryQpIn, QueryQpOut};
+    use wqe_format::mlx5::firmware::vport::{QueryVportCounterIn, QueryVportCounterOut};
+
+    let mut bench = Bench::pair(QpKind::Rc);
+    bench.device.hca.stage = crate::command::Stage::Initialized;
+    let query = |bench: &mut Bench, qpn| {
+        let mut input = QueryQpIn::zeroed();
+        input.set_opcode(0x50b).set_qpn(qpn);
+        let output = crate::command::execute(&mut bench.device, &input.into_inner());
+        let output = QueryQpOut::new(output).unwrap();
+        let context = output.qpc();
+        let sent = (context.next_send_psn(), context.last_acked_psn());
+        (sent, context.next_rcv_psn(), context.rmsn())
+    };
+    let (first, none) = (0xff_fffa, 0xff_fff9);
+    assert_eq!(query(&mut bench, 0x41), ((first, none), first, 0));
+    bench.fill(0x1000, 2048);
+    for _ in 0..8 {
+        let body = [remote(0x5000).as_bytes(), data(0x1000, 10).as_bytes()].concat();
+        bench.post(0x41, Opcode::RDMA_WRITE, 0, &[&body]);
+        bench.done(0x41, CqeOpcode::REQ);
+    }
+    assert_eq!(query(&mut bench, 0x41), ((2, 1), first, 0));
+    assert_eq!(query(&mut bench, 0x42), ((first, none), 2, 8));
+
+    let counters = |bench: &mut Bench, clear| {
+        let mut input = QueryVportCounterIn::zeroed();
+        input.set_opcode(0x770).set_clear(clear);
+        let output = crate::command::execute(&mut bench.device, &input.into_inner());
+        let output = QueryVportCounterOut::new(output).unwrap();
+        [
+            output.transmitted_ib_unicast(),
+            output.received_ib_unicast(),
+        ]
+        .map(|counter| (counter.packets(), counter.octets()))
+    };
+    // Each a write (LRH 8, BTH 12, RETH 16, 10 bytes in 12, check sum 4) and its acknowledgement (LRH, BTH, AETH 4, check sum).
+    let expected = (16, 8 * (52 + 28));
+    assert_eq!(counters(&mut bench, true), [expected; 2]);
+    assert_eq!(counters(&mut bench, false), [(0, 0); 2]);
+}
