@@ -75,6 +75,30 @@ pub(crate) struct NicPort {
     pub(crate) roce: Vec<RoceAddress>,
     /// `PFCC`, as it was written.
     pub(crate) flow_control: [u8; 32],
+    /// Raw frames received and sent.
+    pub(crate) received: FrameCount,
+    pub(crate) sent: FrameCount,
+}
+
+/// Raw frames and octets in them, by whom they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FrameCount {
+    pub(crate) unicast: (u64, u64),
+    pub(crate) multicast: (u64, u64),
+    pub(crate) broadcast: (u64, u64),
+}
+
+impl FrameCount {
+    /// Counts a frame.
+    pub(crate) fn count(&mut self, destination: [u8; 6], len: usize) {
+        let (frames, octets) = match destination {
+            [0xff, 0xff, 0xff, 0xff, 0xff, 0xff] => &mut self.broadcast,
+            [first, ..] if first & 1 != 0 => &mut self.multicast,
+            _ => &mut self.unicast,
+        };
+        *frames += 1;
+        *octets += len as u64;
+    }
 }
 
 /// An entry of a RoCE port's GID table (`roce_addr_layout`).
@@ -129,6 +153,8 @@ impl NicPort {
             context: context.into_inner(),
             lists: Default::default(),
             flow_control: [0; 32],
+            received: FrameCount::default(),
+            sent: FrameCount::default(),
             roce: vec![RoceAddress::default(); usize::from(crate::caps::ROCE_GIDS)],
         }
     }

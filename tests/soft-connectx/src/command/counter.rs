@@ -11,7 +11,7 @@ use super::owner::{self, uid};
 use super::refusal::no_resources;
 use super::{Reply, done};
 use crate::device::Device;
-use crate::port::Traffic;
+use crate::port::{FrameCount, Traffic};
 use crate::resources::Counter;
 
 pub(super) fn alloc(device: &mut Device, input: &[u8]) -> Reply {
@@ -79,7 +79,7 @@ pub(super) fn query(device: &mut Device, input: &[u8]) -> Reply {
     Ok(output.into_inner().to_vec())
 }
 
-/// The port's counters: RDMA packets.
+/// The port's counters: RDMA packets and raw frames.
 pub(super) fn query_vport(device: &mut Device, input: &[u8]) -> Reply {
     let view = QueryVportCounterIn::new(input)?;
     let mut output = QueryVportCounterOut::zeroed();
@@ -91,8 +91,17 @@ pub(super) fn query_vport(device: &mut Device, input: &[u8]) -> Reply {
     set(output.transmitted_ib_unicast_mut(), sent.unicast);
     set(output.received_ib_multicast_mut(), received.multicast);
     set(output.transmitted_ib_multicast_mut(), sent.multicast);
+    let (received, sent) = (&device.port.nic.received, &device.port.nic.sent);
+    set(output.received_eth_unicast_mut(), received.unicast);
+    set(output.transmitted_eth_unicast_mut(), sent.unicast);
+    set(output.received_eth_multicast_mut(), received.multicast);
+    set(output.transmitted_eth_multicast_mut(), sent.multicast);
+    set(output.received_eth_broadcast_mut(), received.broadcast);
+    set(output.transmitted_eth_broadcast_mut(), sent.broadcast);
     if view.clear() {
         device.port.traffic = Traffic::default();
+        device.port.nic.received = FrameCount::default();
+        device.port.nic.sent = FrameCount::default();
     }
     Ok(output.into_inner().to_vec())
 }

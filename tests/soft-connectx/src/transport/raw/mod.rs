@@ -111,6 +111,8 @@ fn emit(device: &mut Device, mut frame: Vec<u8>, domain: Option<u32>) {
     let Some(headers) = Headers::parse(&frame) else {
         return;
     };
+    let nic = &mut device.port.nic;
+    nic.sent.count(headers.destination, frame.len());
     if comes_back(device, &headers) {
         let frame = frame.clone();
         device.transport.frames.push_back(Own { frame, domain });
@@ -156,24 +158,30 @@ fn steer(device: &mut Device, frame: &[u8], from: Option<Option<u32>>) {
     };
     let matching = headers.matching(frame);
     let flow = &mut device.resources.flow;
+    let mut is_heard = from.is_none();
     for steered in flow.steer(RECEIVED, &matching, frame.len() as u64) {
-        hand(device, frame, &headers, steered, from);
+        is_heard |= hand(device, frame, &headers, steered, from);
+    }
+    // What comes back and nobody wants was not received.
+    if is_heard {
+        let nic = &mut device.port.nic;
+        nic.received.count(headers.destination, frame.len());
     }
 }
 
-/// Hands a frame to a TIR.
+/// Hands a frame to a TIR; whether that takes it.
 fn hand(
     device: &mut Device,
     frame: &[u8],
     headers: &Headers,
     steered: Steered,
     from: Option<Option<u32>>,
-) {
+) -> bool {
     let Some(tir) = device.resources.steering.tirs.get(steered.tir) else {
-        return;
+        return false;
     };
     let Ok(context) = Tirc::new(&tir.context[..]) else {
-        return;
+        return false;
     };
     let hears = if headers.is_multicast() {
         HEARS_MULTICAST
@@ -181,7 +189,7 @@ fn hand(
         HEARS_UNICAST
     };
     if from == Some(Some(tir.transport_domain)) && context.self_lb_block() & hears == 0 {
-        return;
+        return false;
     }
     let hash = rss::hash(&context, frame, headers);
     let rqn = match tir.dispatch {
@@ -196,6 +204,7 @@ fn hand(
     if let Some(rqn) = rqn {
         take(device, rqn, frame, headers, steered.tag, hash);
     }
+    true
 }
 
 /// A receive queue takes a frame.

@@ -281,6 +281,11 @@ fn where_frames_go() {
     let sent = std::mem::take(&mut *cable.0.lock().unwrap());
     let lengths: Vec<_> = sent.iter().map(|it| (&it[..6], it.len())).collect();
     assert_eq!(lengths, [(&THERE[..], 60), (&[0xff; 6][..], 60)]);
+    let counted = bench.device.port.nic.sent;
+    let counts = (counted.unicast.0, counted.broadcast.0, counted.unicast.1);
+    assert_eq!(counts, (2, 1, 28));
+    // What comes back counts where a rule takes it.
+    assert_eq!(bench.device.port.nic.received.unicast.0, 1);
     // The frame to THERE had no receive request and was dropped.
     assert!(bench.poll(RECEIVE).is_none());
     for (domain, hears, arrives) in [
