@@ -97,6 +97,11 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// The release build, or the other.
+    pub fn of(release: bool) -> Self {
+        if release { Self::Release } else { Self::Debug }
+    }
+
     /// The directory's name below `target`.
     pub fn directory(self) -> &'static str {
         match self {

@@ -127,11 +127,7 @@ impl GuestArguments {
             kernel: self.kernel,
             userland: self.userland,
             provider: self.provider,
-            profile: if self.release {
-                Profile::Release
-            } else {
-                Profile::Debug
-            },
+            profile: Profile::of(self.release),
             device: self.device.device,
             connectx: self.device.connectx(),
             topology: self.topology,

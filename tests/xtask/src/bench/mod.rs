@@ -156,11 +156,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
             Clock::Host => 2,
             Clock::Instructions => 1,
         },
-        profile: if rxe.debug {
-            Profile::Debug
-        } else {
-            Profile::Release
-        },
+        profile: Profile::of(!rxe.debug),
         ..Config::default()
     };
     if !rxe.no_build {

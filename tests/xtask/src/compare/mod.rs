@@ -67,11 +67,7 @@ impl SuiteArguments {
             kernel: self.kernel,
             userland: self.userland,
             provider,
-            profile: if self.release {
-                Profile::Release
-            } else {
-                Profile::Debug
-            },
+            profile: Profile::of(self.release),
             device: self.device.device,
             connectx: self.device.connectx(),
             huge_pages: HUGE_PAGES,
