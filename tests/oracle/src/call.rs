@@ -77,35 +77,11 @@ impl Service {
     pub const fn opcodes(self) -> &'static [Opcode] {
         use Opcode::*;
         match self {
-            Self::Rc | Self::Xrc => &[
-                Send,
-                SendImm,
-                SendInv,
-                Write,
-                WriteImm,
-                Read,
-                CompareSwap,
-                FetchAdd,
-                LocalInv,
-                BindMw,
-            ],
+            Self::Rc | Self::Xrc => RELIABLE,
             Self::Uc => &[Send, SendImm, SendInv, Write, WriteImm, LocalInv, BindMw],
             Self::Ud => &[Send, SendImm],
             Self::Raw => &[Send, Tso],
-            Self::Dci => &[
-                Send,
-                SendImm,
-                SendInv,
-                Write,
-                WriteImm,
-                Read,
-                CompareSwap,
-                FetchAdd,
-                LocalInv,
-                BindMw,
-                Memcpy,
-                Raw,
-            ],
+            Self::Dci => RELIABLE_AND_DIRECT,
             Self::Direct => &[
                 Send,
                 Write,
@@ -123,6 +99,29 @@ impl Service {
         }
     }
 }
+
+/// What a reliable service does by verbs, and then what mlx5dv adds to it on an initiator of dynamic connections.
+const RELIABLE_AND_DIRECT: &[Opcode] = {
+    use Opcode::*;
+    &[
+        Send,
+        SendImm,
+        SendInv,
+        Write,
+        WriteImm,
+        Read,
+        CompareSwap,
+        FetchAdd,
+        LocalInv,
+        BindMw,
+        Memcpy,
+        Raw,
+    ]
+};
+/// Without what mlx5dv adds.
+const RELIABLE: &[Opcode] = RELIABLE_AND_DIRECT
+    .split_at(RELIABLE_AND_DIRECT.len() - 2)
+    .0;
 
 /// Operation of a send work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -194,20 +194,16 @@ impl Ours {
         // SAFETY: as above.
         let mut send = unsafe { SendQueue::new(parts) };
         send.set_accepting(true);
-        let parts = CqParts {
-            ring: memory.cq_ring.pointer(),
-            entries: shape.entries,
-            entry_size: shape.entry_size,
-            cqn: 0x77,
-            doorbell_record: words_all.part(64, 8).pointer().cast(),
-            uar: memory.page.pointer(),
-            version: CqeVersion::V1(table.clone()),
-            clock: None,
-            error_log: Arc::new(ErrorLog::default()),
-            memory: None,
-        };
         // SAFETY: as above.
-        let cq = unsafe { CompletionQueue::new(parts) }?;
+        let cq = unsafe {
+            completion_queue(
+                memory.cq_ring.pointer(),
+                (shape.entries, shape.entry_size),
+                words_all.part(64, 8).pointer(),
+                memory.page.pointer(),
+                &table,
+            )
+        }?;
         Ok(Self {
             send,
             recv,
@@ -217,4 +213,34 @@ impl Ours {
             _pages: [send_pages, recv_pages, cq_pages, words, page],
         })
     }
+}
+
+/// A completion queue of `(entries, bytes of one)`, whose entries name queues by `table`.
+///
+/// # Safety
+///
+/// As for [`CompletionQueue::new`], for the ring, the doorbell record and the page of registers in this order; they outlive
+/// the queue.
+pub(crate) unsafe fn completion_queue(
+    ring: NonNull<u8>,
+    (entries, entry_size): (u32, u32),
+    doorbell_record: NonNull<u8>,
+    uar: NonNull<u8>,
+    table: &Arc<UserIndexTable>,
+) -> Result<CompletionQueue> {
+    let parts = CqParts {
+        ring,
+        entries,
+        entry_size,
+        cqn: 0x77,
+        doorbell_record: doorbell_record.cast(),
+        uar,
+        version: CqeVersion::V1(table.clone()),
+        clock: None,
+        error_log: Arc::new(ErrorLog::default()),
+        memory: None,
+    };
+    // SAFETY: passed on.
+    let queue = unsafe { CompletionQueue::new(parts) }?;
+    Ok(queue)
 }

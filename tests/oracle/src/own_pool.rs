@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use oxverbs::data::mlx5::{
-    Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog, QueueKind, QueueRecord,
-    ReceiveSide, RecvParts, RecvQueue, RecvShared, SharedReceiveQueue, SrqParts, UserIndexTable,
-    Verb,
+    Completion, CompletionQueue, QueueKind, QueueRecord, ReceiveSide, RecvParts, RecvQueue,
+    RecvShared, SharedReceiveQueue, SrqParts, UserIndexTable, Verb,
 };
 use wqe_format::mlx5::Cqe64;
 use wqe_format::rxe::Sge;
 
 use crate::call::{Outcome, Piece};
-use crate::ours::Pages;
+use crate::ours::{Pages, completion_queue};
 use crate::pool::{Kind, Pool};
 use crate::receive::Receive;
 use crate::ring::CqWriter;
@@ -106,20 +105,16 @@ impl OwnPool {
                 Queue::Own(queue)
             }
         };
-        let parts = CqParts {
-            ring: cq_ring.pointer(),
-            entries: ENTRIES,
-            entry_size: 64,
-            cqn: 0x77,
-            doorbell_record: words_all.part(64, 8).pointer().cast(),
-            uar: words_all.part(2048, 2048).pointer(),
-            version: CqeVersion::V1(table.clone()),
-            clock: None,
-            error_log: Arc::new(ErrorLog::default()),
-            memory: None,
-        };
         // SAFETY: as above.
-        let cq = unsafe { CompletionQueue::new(parts) }?;
+        let cq = unsafe {
+            completion_queue(
+                cq_ring.pointer(),
+                (ENTRIES, 64),
+                words_all.part(64, 8).pointer(),
+                words_all.part(2048, 2048).pointer(),
+                &table,
+            )
+        }?;
         Ok(Self {
             queue,
             cq,
