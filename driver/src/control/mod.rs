@@ -3,3 +3,4 @@
 pub mod kernel;
 pub mod mlx5;
 pub mod qp_state;
+pub mod vfio;

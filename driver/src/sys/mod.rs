@@ -2,6 +2,7 @@
 
 pub mod barrier;
 pub mod errno;
+pub mod eventfd;
 pub mod fd;
 pub mod host;
 pub mod ioctl;

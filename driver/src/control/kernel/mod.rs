@@ -15,7 +15,8 @@
 //! also takes such data, of type `I`, has `_with` in its name.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uverbs_abi::Command;
@@ -26,7 +27,9 @@ use uverbs_abi::write::device::QueryDevice;
 use uverbs_abi::write::{WriteCall, WriteCommand};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::control::vfio::objects::Objects;
 use crate::sys::errno::Errno;
+use crate::sys::eventfd::eventfd;
 use crate::sys::fd::UverbsFd;
 use crate::sys::ioctl::{self, WriteFraming};
 use crate::sys::kernel::KernelRef;
@@ -64,6 +67,8 @@ pub struct Uctx {
     framing: WriteFraming,
     /// Methods that the kernel answered not to know; see [`Bit`].
     unknown: [AtomicU64; WORDS],
+    /// Who answers instead of the kernel.
+    objects: Option<Arc<Objects>>,
 }
 
 /// Objects have at most 8 methods each, and there are 17 of them in the core.
@@ -104,6 +109,37 @@ where
     }
 }
 
+/// The driver's own input of a method as the type that a driven device takes; what is not there is zero. `EINVAL` if there is
+/// more, unless that is zero.
+#[expect(dead_code, reason = "for the verbs of driven devices")]
+pub(crate) fn driver_input<I, T>(input: &I) -> Result<T, Errno>
+where
+    I: IntoBytes + Immutable,
+    T: FromBytes + IntoBytes,
+{
+    let mut whole = T::new_zeroed();
+    let bytes = input.as_bytes();
+    let len = bytes.len().min(size_of::<T>());
+    whole.as_mut_bytes()[..len].copy_from_slice(&bytes[..len]);
+    if bytes[len..].iter().any(|byte| *byte != 0) {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(whole)
+}
+
+/// A driven device's answer as the type that the caller of a method wants, as much as fits.
+#[expect(dead_code, reason = "for the verbs of driven devices")]
+pub(crate) fn driver_answer<T, O>(answer: &T) -> O
+where
+    T: IntoBytes + Immutable,
+    O: FromBytes,
+{
+    let mut bytes = vec![0; size_of::<O>()];
+    let len = bytes.len().min(size_of::<T>());
+    bytes[..len].copy_from_slice(&answer.as_bytes()[..len]);
+    O::read_from_bytes(&bytes).unwrap_or_else(|_| O::new_zeroed())
+}
+
 /// What became of a method that has a write command beside it.
 enum Tried {
     Done,
@@ -131,6 +167,7 @@ impl Uctx {
             driver,
             framing: WriteFraming::Invoke,
             unknown: Default::default(),
+            objects: None,
         };
         let mut command = Command::<invoke_write::Method>::new();
         command.constant(invoke_write::WRITE_CMD, QueryDevice::SPEC.command());
@@ -140,6 +177,24 @@ impl Uctx {
             Err(errno) => return Err(errno),
         }
         Ok(uctx)
+    }
+
+    /// A device that this process drives itself, without a kernel driver (see [`vfio`](crate::control::vfio)). The
+    /// descriptor is one on which nothing happens.
+    pub fn over(objects: Arc<Objects>) -> Result<Self, Errno> {
+        let fd = eventfd()?.into_raw_fd();
+        Ok(Self {
+            fd: UverbsFd::owned(KernelRef::Linux, fd),
+            driver: DriverId::MLX5,
+            framing: WriteFraming::Plain,
+            unknown: Default::default(),
+            objects: Some(objects),
+        })
+    }
+
+    /// The objects of a device that this process drives itself; `None` if the kernel answers.
+    pub fn objects(&self) -> Option<&Arc<Objects>> {
+        self.objects.as_ref()
     }
 
     /// The descriptor, for doorbells, mappings and further commands.
@@ -168,6 +223,9 @@ impl Uctx {
 
     /// Runs a method that has a write command beside it.
     fn try_method<M: Method>(&self, command: &mut Command<'_, M>) -> Result<Tried, Errno> {
+        if self.objects.is_some() {
+            return Ok(Tried::Unknown);
+        }
         let bit = Bit::of::<M>();
         if let Some(bit) = &bit
             && self.unknown[bit.word].load(Ordering::Relaxed) & bit.mask != 0
@@ -202,6 +260,9 @@ impl Uctx {
     where
         C: WriteCommand,
     {
+        if self.objects.is_some() {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         // SAFETY: the commands of this module take no addresses besides the response's, but for
         // `reg_mr` and `rereg_mr`, whose callers vouch for the range, those with a driver's input, whose
         // callers do the same, and `modify_srq`, which passes the address of a local that outlives the

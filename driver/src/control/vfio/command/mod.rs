@@ -1,0 +1,16 @@
+//! The command interface.
+
+use std::fmt;
+
+mod error;
+
+pub use error::{CommandCause, CommandError};
+
+/// Who runs firmware commands: the device's command queue, or a test.
+pub trait Commands: Send + Sync + fmt::Debug {
+    /// Runs a command and waits for its answer. Threads may do so at the same time.
+    ///
+    /// `input` begins as [`MboxIn`](wqe_format::mlx5::firmware::command::MboxIn) does. `output` is filled with the
+    /// whole answer, of a refused command too.
+    fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), CommandError>;
+}
