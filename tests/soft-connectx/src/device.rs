@@ -11,6 +11,7 @@ use crate::command::{CommandQueue, Hca};
 use crate::config::Config;
 use crate::host::{GuestMemory, Interrupts, Link};
 use crate::init_segment::{self, InitSegment};
+use crate::memic::Memic;
 use crate::pages::Pages;
 use crate::pci::ConfigSpace;
 use crate::port::{self, Port};
@@ -41,6 +42,7 @@ pub struct Device {
     pub(crate) pages: Pages,
     pub(crate) resources: Resources,
     pub(crate) uar: uar::Assembly,
+    pub(crate) memic: Memic,
     pub(crate) transport: transport::State,
     pub(crate) checks: checks::State,
     pub(crate) trace: Trace,
@@ -73,6 +75,7 @@ impl Device {
             pages: Pages::default(),
             resources: Resources::new(&config),
             uar: uar::Assembly::default(),
+            memic: Memic::default(),
             transport: transport::State::default(),
             checks: checks::State::default(),
             trace: Trace::default(),
@@ -97,18 +100,22 @@ impl Device {
             to.fill(0xff);
         } else if offset < uar::FIRST_PAGE * uar::PAGE_SIZE {
             init_segment::read(self, offset, to);
+        } else if Memic::has(offset) {
+            self.memic.bar_read(offset, to);
         } else {
             to.fill(0); // doorbell pages are write-only
         }
     }
 
-    /// Writes BAR0: the initialization segment and the doorbell pages.
+    /// Writes BAR0: the initialization segment, the doorbell pages and memory on the device.
     pub fn bar_write(&mut self, offset: u64, from: &[u8]) {
         if outside(offset, from.len()) {
             return;
         }
         if offset < uar::FIRST_PAGE * uar::PAGE_SIZE {
             init_segment::write(self, offset, from);
+        } else if Memic::has(offset) {
+            self.memic.bar_write(offset, from);
         } else {
             uar::write(self, offset, from);
         }
@@ -138,6 +145,7 @@ impl Device {
         self.pages = Pages::default();
         self.resources = Resources::new(&self.config);
         self.uar = uar::Assembly::default();
+        self.memic = Memic::default();
         self.transport = transport::State::default();
         self.checks = checks::State::default();
         self.stalled = events::Stalled::default();

@@ -39,6 +39,7 @@
 //! | `pages` | pages given to the device and taken back |
 //! | `resources` | what the commands create: queues, keys, domains |
 //! | `events` | event queues |
+//! | `memic` | memory on the device, in a window of BAR0 |
 //! | `memory` | memory keys and their translation |
 //! | `completion` | completion queues |
 //! | `transport` | queue pairs at work |
@@ -64,6 +65,7 @@ mod device;
 mod events;
 mod host;
 mod init_segment;
+mod memic;
 mod memory;
 mod pages;
 mod pci;

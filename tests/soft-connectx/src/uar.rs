@@ -21,8 +21,8 @@ pub(crate) const PAGE_SIZE: u64 = 4096;
 pub(crate) const FIRST_PAGE: u64 = 4;
 /// The first page that `ALLOC_UAR` gives.
 pub(crate) const FIRST_USABLE: u32 = 16;
-/// The last page.
-pub(crate) const LAST_PAGE: u32 = (crate::device::BAR0_SIZE / PAGE_SIZE) as u32 - 1;
+/// The last page before memory on the device.
+pub(crate) const LAST_PAGE: u32 = (crate::memic::START / PAGE_SIZE) as u32 - 1;
 
 const ARM_CQ: u64 = 0x20;
 const ARM_EQ: u64 = 0x40;

@@ -73,6 +73,7 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_cq_oi(true)
         .set_cq_resize(true)
         .set_cq_moderation(true);
+    caps.set_device_memory(true);
     caps.set_sctr_data_cqe(true)
         .set_block_lb_mc(true)
         .set_null_mkey(true);

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `general` | how many, how large, which operations |
 //! | `atomic` | atomic operations and the byte order of their replies |
+//! | `memory` | memory on the device |
 //! | `ethernet` | RoCE, offloads and flow tables of an Ethernet port |
 //! | `variant` | other cards and functions that a driver may meet |
 
 mod atomic;
 mod ethernet;
+mod memory;
 
 pub(crate) use ethernet::GIDS as ROCE_GIDS;
 mod general;
@@ -19,7 +21,6 @@ use std::collections::BTreeMap;
 use wqe_format::mlx5::firmware::caps::CapType;
 use wqe_format::mlx5::firmware::caps::atomic::AtomicCaps;
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
-use wqe_format::mlx5::firmware::caps::memory::DeviceMemCap;
 use wqe_format::mlx5::firmware::caps::odp::OdpCap;
 use wqe_format::mlx5::firmware::caps::roce::RoceCap;
 use wqe_format::mlx5::firmware::{Layout, bits};
@@ -47,8 +48,9 @@ impl Caps {
         maximum.insert(CapType::ATOMIC, atomic);
         // Programs ask for these without being told that there are any.
         maximum.insert(CapType::ODP, OdpCap::zeroed().into_inner().to_vec());
-        let memory = DeviceMemCap::zeroed().into_inner().to_vec();
-        maximum.insert(CapType::DEV_MEM, memory);
+        let has_memory =
+            CmdHcaCap::new(&maximum[&CapType::GENERAL][..]).is_ok_and(|caps| caps.device_memory());
+        maximum.insert(CapType::DEV_MEM, memory::maximum(has_memory));
         if config.link == LinkLayer::Ethernet {
             maximum.insert(CapType::ETHERNET_OFFLOADS, ethernet::offloads());
             maximum.insert(CapType::ROCE, ethernet::roce());
@@ -105,6 +107,11 @@ impl Caps {
         self.general().cmdif_checksum() == 3
     }
 
+    /// Whether there is memory on the device.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.general().device_memory()
+    }
+
     /// Largest completion queue.
     pub(crate) fn log_max_cq_size(&self) -> u8 {
         self.general().log_max_cq_sz()
@@ -155,6 +162,7 @@ fn beyond(layout: &Layout, maximum: &[u8], wanted: &[u8]) -> Option<&'static str
 mod tests {
     use wqe_format::mlx5::firmware::caps::ethernet::PerProtocolNetworkingOffloadCaps;
     use wqe_format::mlx5::firmware::caps::flow_table::FlowTableNicCap;
+    use wqe_format::mlx5::firmware::caps::memory::DeviceMemCap;
 
     use super::*;
 
@@ -168,7 +176,7 @@ mod tests {
     #[test]
     fn nothing_is_told_that_a_reserved_bit_says() {
         for link in [LinkLayer::InfiniBand, LinkLayer::Ethernet] {
-            for (kind, bytes) in caps(link).maximum {
+            for (kind, mut bytes) in caps(link).maximum {
                 let layout = match kind {
                     CapType::GENERAL => CmdHcaCap::LAYOUT,
                     CapType::ATOMIC => AtomicCaps::LAYOUT,
@@ -180,6 +188,9 @@ mod tests {
                     other => panic!("{other:?}"),
                 };
                 assert_eq!(bytes.len(), layout.size);
+                if kind == CapType::DEV_MEM {
+                    memory::forget_sizes(&mut bytes);
+                }
                 assert_eq!(layout.reserved_bit_set(&bytes), None, "{kind:?}");
             }
         }

@@ -100,6 +100,8 @@ fn old(adversary: &mut Adversary, caps: &mut CmdHcaCap<&mut [u8]>) {
     caps.set_imaicl(kept(windows))
         .set_xrc(kept(xrc))
         .set_block_lb_mc(kept(quiet));
+    let memory = caps.device_memory();
+    caps.set_device_memory(kept(memory));
     let log_max_uctx = if kept(true) { caps.log_max_uctx() } else { 0 };
     caps.set_log_max_uctx(log_max_uctx);
 }

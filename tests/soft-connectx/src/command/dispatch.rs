@@ -5,7 +5,7 @@ use wqe_format::mlx5::firmware::Opcode;
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
-    Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, mkey, nic_vport, owner, qp,
+    Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, memic, mkey, nic_vport, owner, qp,
     qp_modify, raw, register, srq, steering, vport,
 };
 use crate::device::Device;
@@ -89,6 +89,9 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::CREATE_MKEY => mkey::create,
         Opcode::DESTROY_MKEY => mkey::destroy,
         Opcode::QUERY_MKEY => mkey::query,
+        Opcode::ALLOC_MEMIC => memic::alloc,
+        Opcode::DEALLOC_MEMIC => memic::dealloc,
+        Opcode::MODIFY_MEMIC => memic::modify,
         Opcode::CREATE_SRQ => srq::create_srq,
         Opcode::DESTROY_SRQ => srq::destroy_srq,
         Opcode::QUERY_SRQ => srq::query_srq,

@@ -66,7 +66,7 @@ fn translation(
 
 /// Whether a key can be as it is described.
 fn check(device: &Device, input: &[u8], key: &Mkey) -> Result<(), Refusal> {
-    if matches!(key.mode, AccessMode::Other(_) | AccessMode::Memic) {
+    if matches!(key.mode, AccessMode::Other(_)) {
         return Err(bad_parameter("there is no such access mode"));
     }
     if key.free {
@@ -76,8 +76,11 @@ fn check(device: &Device, input: &[u8], key: &Mkey) -> Result<(), Refusal> {
     if !key.whole && key.start.checked_add(key.len).is_none() {
         return Err(bad_parameter("the region ends beyond the address space"));
     }
+    if key.mode == AccessMode::Memic && !device.memic.is_allocated(key.start, key.len) {
+        return Err(bad_parameter("the key reaches beyond memory on the device"));
+    }
     // A user's own command can't name physical memory.
-    if key.mode == AccessMode::Pa && owner::uid(input) != 0 {
+    if matches!(key.mode, AccessMode::Pa | AccessMode::Memic) && owner::uid(input) != 0 {
         return Err(bad_resource("physical memory is the kernel's"));
     }
     Ok(())

@@ -20,6 +20,7 @@ mod flow;
 pub(crate) mod hca;
 mod mad;
 mod mailbox;
+mod memic;
 mod mkey;
 mod nic_vport;
 mod owner;

@@ -72,8 +72,17 @@ pub(crate) enum Fault {
     Dma,
 }
 
-/// Bytes of guest memory.
-pub(crate) type Pieces = Vec<(u64, usize)>;
+/// Where bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the guest's memory.
+    Bus(u64),
+    /// In memory on the device, by their place in BAR0.
+    Memic(u64),
+}
+
+/// Bytes behind a range, in its order.
+pub(crate) type Pieces = Vec<(Place, usize)>;
 
 /// How deep keys of keys may lie.
 const DEPTH: u32 = 8;
@@ -110,7 +119,11 @@ fn grant(mkey: &Mkey, who: &Who, range: &Range, right: Right) -> Result<u64, Fau
         range.va.checked_add(range.len).ok_or(Fault::Bounds)?;
         return Ok(range.va.wrapping_sub(mkey.start));
     }
-    let offset = range.va.checked_sub(mkey.start).ok_or(Fault::Bounds)?;
+    let offset = match mkey.mode {
+        // Addresses count from 0; `start_addr` is where in BAR0 the memory is (`mlx5_ib_get_dm_mr`).
+        AccessMode::Memic => range.va,
+        _ => range.va.checked_sub(mkey.start).ok_or(Fault::Bounds)?,
+    };
     match offset.checked_add(range.len) {
         Some(end) if end <= mkey.len => Ok(offset),
         _ => Err(Fault::Bounds),
@@ -144,7 +157,7 @@ pub(crate) fn pieces(
 ) -> Result<Pieces, Fault> {
     let mut pieces = Vec::new();
     if is_reserved(who, range.key, right) {
-        pieces.push((range.va, to_usize(range.len)?));
+        pieces.push((Place::Bus(range.va), to_usize(range.len)?));
     } else {
         translate(resources, who, range, right, DEPTH, &mut pieces)?;
     }
@@ -168,7 +181,7 @@ fn translate(
     let offset = grant(mkey, who, &range, right)?;
     match mkey.mode {
         AccessMode::Pa => {
-            pieces.push((range.va, to_usize(range.len)?));
+            pieces.push((Place::Bus(range.va), to_usize(range.len)?));
             Ok(())
         }
         AccessMode::Mtt => pages(mkey, offset, range.len, pieces),
@@ -189,7 +202,12 @@ fn translate(
         AccessMode::Klms => klm::walk(&mkey.translation, offset, range.len, &mut |part| {
             translate(resources, who, part, right.behind(), depth, pieces)
         }),
-        AccessMode::Memic | AccessMode::Other(_) => Err(Fault::Translation),
+        AccessMode::Memic => {
+            let at = mkey.start.checked_add(offset).ok_or(Fault::Bounds)?;
+            pieces.push((Place::Memic(at), to_usize(range.len)?));
+            Ok(())
+        }
+        AccessMode::Other(_) => Err(Fault::Translation),
     }
 }
 
@@ -237,10 +255,10 @@ fn pages(mkey: &Mkey, offset: u64, len: u64, pieces: &mut Pieces) -> Result<(), 
         let iova = page.checked_add(inside).ok_or(Fault::Translation)?;
         let len = to_usize(len)?;
         match pieces.last_mut() {
-            Some((last, length)) if last.checked_add(*length as u64) == Some(iova) => {
+            Some((Place::Bus(last), length)) if last.checked_add(*length as u64) == Some(iova) => {
                 *length += len;
             }
-            _ => pieces.push((iova, len)),
+            _ => pieces.push((Place::Bus(iova), len)),
         }
     }
     Ok(())
@@ -256,9 +274,12 @@ pub(crate) fn read(
 ) -> Result<(), Fault> {
     let len = to.len() as u64;
     let mut rest = to;
-    for (iova, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
+    for (place, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
         let (part, after) = rest.split_at_mut_checked(len).ok_or(Fault::Translation)?;
-        device.memory.read(iova, part).map_err(|_| Fault::Dma)?;
+        match place {
+            Place::Bus(iova) => device.memory.read(iova, part).map_err(|_| Fault::Dma)?,
+            Place::Memic(at) => device.memic.read(at, part).ok_or(Fault::Translation)?,
+        }
         rest = after;
     }
     Ok(())
@@ -275,30 +296,35 @@ pub(crate) fn write(
     let len = from.len() as u64;
     let mut rest = from;
     let mut parts = Vec::new();
-    for (iova, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
+    for (place, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
         let (part, after) = rest.split_at_checked(len).ok_or(Fault::Translation)?;
-        parts.push((iova, part));
+        parts.push((place, part));
         rest = after;
     }
     if device.adversary.is_there() {
         parts = parts.into_iter().flat_map(lines).collect();
         device.adversary.shuffle_by(Freedom::Order, va, &mut parts);
     }
-    for (iova, part) in parts {
-        device.memory.write(iova, part).map_err(|_| Fault::Dma)?;
+    for (place, part) in parts {
+        match place {
+            Place::Bus(iova) => device.memory.write(iova, part).map_err(|_| Fault::Dma)?,
+            Place::Memic(at) => device.memic.write(at, part).ok_or(Fault::Translation)?,
+        }
     }
     Ok(())
 }
 
 /// The cache lines of a piece, of which each is written as a whole, in any order.
-fn lines((iova, mut rest): (u64, &[u8])) -> Vec<(u64, &[u8])> {
+fn lines((place, mut rest): (Place, &[u8])) -> Vec<(Place, &[u8])> {
     const LINE: u64 = 64;
+    let Place::Bus(mut at) = place else {
+        return vec![(place, rest)];
+    };
     let mut lines = Vec::new();
-    let mut at = iova;
     while !rest.is_empty() {
         let room = (LINE - at % LINE) as usize;
         let (line, after) = rest.split_at(room.min(rest.len()));
-        lines.push((at, line));
+        lines.push((Place::Bus(at), line));
         at = at.wrapping_add(line.len() as u64);
         rest = after;
     }

@@ -44,6 +44,21 @@ fn range(index: u32, va: u64, len: u64) -> Range {
     Range { key, va, len }
 }
 
+/// The pieces of a range that lies in the guest's memory.
+fn pieces(
+    resources: &Resources,
+    who: &Who,
+    range: Range,
+    right: Right,
+) -> Result<Vec<(u64, usize)>, Fault> {
+    let found = super::pieces(resources, who, range, right)?;
+    let on_bus = |(place, len)| match place {
+        Place::Bus(iova) => (iova, len),
+        Place::Memic(_) => panic!("{place:?}"),
+    };
+    Ok(found.into_iter().map(on_bus).collect())
+}
+
 fn entries(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
@@ -252,4 +267,36 @@ fn payload_in_any_order_is_whole() {
             }
         }
     }
+}
+
+#[test]
+fn a_key_of_memory_on_the_device_counts_from_zero() {
+    struct Silent;
+    impl Interrupts for Silent {
+        fn raise(&self, _: u16) {}
+    }
+    let ram = Arc::new(Ram::new(0));
+    let mut device = Device::new(Config::default(), ram, Box::new(Silent));
+    let start = device
+        .memic
+        .alloc((crate::memic::START, 4096), 256)
+        .unwrap();
+    // `MLX5_MKC_ACCESS_MODE_MEMIC` is 5: its upper three bits lie elsewhere.
+    let mut key = context(1, start + 64, 128);
+    set(&mut key, 0x3, 3, 1);
+    device.resources.mkeys.insert(1, Mkey::new(0, key, vec![]));
+    let at = |va| (0x142, va);
+    write(&device, &who(), at(4), Right::RemoteWrite, &[1, 2]).unwrap();
+    let mut found = [0; 4];
+    device.bar_read(start + 64 + 3, &mut found);
+    assert_eq!(found, [0, 1, 2, 0]);
+    read(&device, &who(), at(3), Right::LocalRead, &mut found).unwrap();
+    assert_eq!(found, [0, 1, 2, 0]);
+    let beyond = read(&device, &who(), at(125), Right::LocalRead, &mut found);
+    assert_eq!(beyond, Err(Fault::Bounds));
+    let address = read(&device, &who(), at(start + 64), Right::LocalRead, &mut [0]);
+    assert_eq!(address, Err(Fault::Bounds));
+    device.memic.free(start, 256).unwrap();
+    let gone = read(&device, &who(), at(0), Right::LocalRead, &mut found);
+    assert_eq!(gone, Err(Fault::Translation));
 }
