@@ -210,13 +210,18 @@ fn matrix(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {
     };
     let wide = arguments.entry == 128;
     let mut findings: BTreeMap<&'static str, Findings> = BTreeMap::new();
-    for polling in [Polling::Array, Polling::Lazy] {
+    let ways = [Polling::Array, Polling::Lazy];
+    let ways = ways.map(|polling| matrix::SERVICES.map(|service| (polling, service)));
+    for (polling, service) in ways.into_iter().flatten() {
         let make = |name, device, index| {
             CSubject::new(
                 name,
                 device,
                 Places::new(kernel, index),
-                matrix::SPEC,
+                QpSpec {
+                    service,
+                    ..matrix::SPEC
+                },
                 polling,
             )
         };

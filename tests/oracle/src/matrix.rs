@@ -13,6 +13,9 @@ use crate::direct::More;
 use crate::shape::blocks;
 use crate::subject::{Completing, Completion};
 
+/// Services that the matrix is about: connected ones share what is done with a completion.
+pub const SERVICES: [Service; 3] = [Service::Rc, Service::Ud, Service::Raw];
+
 /// The queue pair that completions are about.
 pub const SPEC: QpSpec = QpSpec {
     service: Service::Rc,
@@ -152,6 +155,40 @@ fn entries(rng: &mut StdRng, wide: bool) -> Vec<Entry> {
     all
 }
 
+/// What a device finds in the headers of packets: every combination of the marks for right checksums and of the protocol, of
+/// which one alone makes `IBV_WC_IP_CSUM_OK`, and that only where the device checks.
+fn packets(rng: &mut StdRng) -> Vec<Entry> {
+    let kinds = [CqeOpcode::RESP_SEND, CqeOpcode::RESP_SEND_IMM];
+    let marks = (0..8_u8).flat_map(|marks| (0..4_u8).map(move |protocol| (marks, protocol)));
+    let marks = kinds
+        .into_iter()
+        .flat_map(|kind| marks.clone().map(move |marks| (kind, marks)));
+    marks
+        .map(|(kind, (marks, protocol))| {
+            let mut bytes = [0_u8; 64];
+            rng.fill(&mut bytes[..]);
+            // hds_ip_ext and l4_hdr_type_etc of mlx5dv.h.
+            bytes[28] = bytes[28] & !7 | marks;
+            bytes[29] = bytes[29] & !0xc | protocol << 2;
+            let mut cqe: Cqe64 = zerocopy::transmute!(bytes);
+            cqe.byte_cnt = rng.random_range(0..3 * BUFFER as u32).into();
+            // 1 is tag matching.
+            cqe.app = 0;
+            cqe.op_own = OpOwn::of(kind, CqeFormat::NONE, rng.random(), false);
+            Entry {
+                name: format!(
+                    "packet of kind {}, marks {marks:#x}, protocol {protocol}",
+                    kind.0
+                ),
+                send: None,
+                cqe,
+                before: [0; 64],
+                data: Vec::new(),
+            }
+        })
+        .collect()
+}
+
 /// One implementation with its own buffers.
 struct Side<'a> {
     subject: &'a mut dyn Completing,
@@ -285,6 +322,7 @@ pub fn run(
     seed: u64,
 ) -> Result<Findings> {
     let mut findings = Findings::default();
+    let service = witness.spec().service;
     let is_libmlx5 = subject.name() == witness.name();
     witness.restart()?;
     subject.restart()?;
@@ -297,7 +335,11 @@ pub fn run(
     let (mut theirs, mut ours) = (side(witness), side(subject));
     let mut rng = StdRng::seed_from_u64(seed);
     for round in 0..rounds {
-        for entry in entries(&mut rng, wide) {
+        let entries = match service {
+            Service::Rc => entries(&mut rng, wide),
+            _ => packets(&mut rng),
+        };
+        for entry in entries {
             let id = rng.random();
             let one = theirs.complete(&entry, id, 0xee);
             let other = theirs.complete(&entry, id, 0x11);

@@ -158,6 +158,10 @@ impl Ours {
         ));
         // SAFETY: the rings live as long as this value, whose queues are dropped first.
         let record = unsafe { QueueRecord::new(shape.kind, shape.qpn, 0, Some(send), recv, None) };
+        let record = match shape.kind {
+            QueueKind::RawPacket => record.with_checksums(),
+            _ => record,
+        };
         let record = Arc::new(record);
         let table = UserIndexTable::new();
         table

@@ -292,6 +292,16 @@ impl Mlx5Context {
         Ok((make(send + receive, alignment)?, None))
     }
 
+    /// Whether the device computes and checks checksums of the queue pair's packets: raw ones on Ethernet, as libmlx5
+    /// has it, which says nothing of datagrams but those below IPoIB.
+    fn checks_packets(&self, asked: &QpRequest<'_>) -> bool {
+        asked.transport == Transport::RawPacket
+            && self.has_ethernet()
+            && u64::from(self.attributes().base.device_cap_flags)
+                & DeviceCapFlags::RAW_IP_CSUM.bits()
+                != 0
+    }
+
     fn send_limits(&self, asked: &QpRequest<'_>, send: &SendGeometry) -> SendLimits {
         let raw = asked.transport == Transport::RawPacket && self.has_ethernet();
         let tso = &self.device().tso_caps;
@@ -303,10 +313,7 @@ impl Mlx5Context {
             min_inline_header: self.limits().eth_min_inline,
             max_tso: if raw && segments { tso.max_tso } else { 0 },
             max_tso_header: asked.max_tso_header,
-            checksums: raw
-                && u64::from(self.attributes().base.device_cap_flags)
-                    & DeviceCapFlags::RAW_IP_CSUM.bits()
-                    != 0,
+            checksums: self.checks_packets(asked),
             atomics: self.has_atomics(),
             max_copy: 0,
         }
@@ -495,7 +502,7 @@ impl Rings {
         };
         let memory: KeepAlive = Box::new((self.buffer, self.send_buffer, self.doorbell));
         // SAFETY: the rings are within the buffers, which are new and live in `memory`.
-        unsafe {
+        let record = unsafe {
             QueueRecord::new(
                 asked.kind(),
                 number,
@@ -504,7 +511,11 @@ impl Rings {
                 receive,
                 Some(memory),
             )
+        };
+        if context.checks_packets(asked) {
+            return record.with_checksums();
         }
+        record
     }
 }
 
