@@ -108,6 +108,12 @@ pub(super) mod visit {
         mark.store(mark.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
 
+    /// Whether the reader itself, who asks, is in a visit.
+    #[inline(always)]
+    pub(in super::super) fn lasts(mark: &impl Word<u64>) -> bool {
+        mark.load(Ordering::Relaxed) % 2 == 1
+    }
+
     /// After the last use of what was found. `visits` is the reader's own count, twice as many as there were: what the mark
     /// is between visits.
     #[inline(always)]

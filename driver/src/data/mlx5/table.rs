@@ -324,6 +324,12 @@ impl Reader {
         self.visits = mark.visits;
     }
 
+    /// Whether a visit has begun and not ended.
+    #[inline(always)]
+    pub(super) fn is_visiting(&self) -> bool {
+        visit::lasts(&**self.word)
+    }
+
     /// Ends a visit; changes nothing that matters if there is none.
     #[inline]
     pub fn end(&mut self) {

@@ -173,13 +173,20 @@ fn play(
                 anyhow::ensure!(written.is_ok(), "step {index}: {written:?}");
             }
             Step::Poll => found = living.poll(poison),
-            Step::Resize { entries, fails } => {
+            Step::Resize {
+                entries,
+                fails,
+                fits,
+            } => {
                 if fails {
                     kernel.inject(1, Fault::Errno(libc::ENOMEM));
                 }
                 errno = living.resize(entries);
                 if fails {
                     kernel.clear_fault();
+                }
+                if !fits {
+                    anyhow::ensure!(errno != 0, "step {index}: no room, and no refusal");
                 }
             }
             Step::Arm { solicited } => living.arm(solicited),

@@ -11,8 +11,8 @@ pub const QPS: usize = 3;
 /// Steps of a script.
 const STEPS: usize = 400;
 
-/// Completions that may wait at once: fewer than the smallest size.
-const WAITING: usize = 28;
+/// Completions that may wait at once: more than the smallest size has room for, so that some sizes are refused.
+const WAITING: usize = 58;
 
 /// Work requests of one queue that may be posted and not polled.
 const POSTED: usize = 40;
@@ -37,8 +37,12 @@ pub enum Step {
     },
     /// One completion is polled, or none is there.
     Poll,
-    /// Another size is asked for; the kernel may have no memory.
-    Resize { entries: u32, fails: bool },
+    /// Another size is asked for; the kernel may have no memory, or the device no room for what waits.
+    Resize {
+        entries: u32,
+        fails: bool,
+        fits: bool,
+    },
     /// An event is asked for.
     Arm { solicited: bool },
     /// An event is taken, if there is one.
@@ -57,8 +61,9 @@ impl Step {
             Self::Receive { .. } => "receive",
             Self::Complete { .. } => "completion",
             Self::Poll => "poll",
-            Self::Resize { fails: false, .. } => "resize",
-            Self::Resize { .. } => "resize that fails",
+            Self::Resize { fails: true, .. } => "resize that fails",
+            Self::Resize { fits: false, .. } => "resize below what waits",
+            Self::Resize { .. } => "resize",
             Self::Arm { .. } => "arm",
             Self::Event => "event",
             Self::Restart { .. } => "clean on reset",
@@ -68,8 +73,12 @@ impl Step {
 }
 
 /// Queues' fill, as the steps so far leave it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Fill {
+    /// Entries of the completion queue.
+    entries: usize,
+    /// Resizes since the last poll: libmlx5 has not told the device of their marks, see [`MARK_TOLD`](super::MARK_TOLD).
+    marks: usize,
     /// Posted and not completed, by queue pair and side.
     open: [[usize; 2]; QPS],
     /// Completed and not polled, in order.
@@ -80,6 +89,18 @@ impl Fill {
     fn posted(&self, place: usize, side: usize) -> usize {
         let waits = self.waiting.iter().filter(|at| **at == (place, side));
         self.open[place][side] + waits.count()
+    }
+
+    /// Whether what waits fits so many entries; `None` where it hangs on who counts.
+    fn fits(&self, entries: usize) -> Option<bool> {
+        let waiting = self.waiting.len();
+        if waiting > entries {
+            Some(false)
+        } else if waiting + self.marks + 2 < entries {
+            Some(true)
+        } else {
+            None
+        }
     }
 
     fn forget(&mut self, place: usize) {
@@ -94,7 +115,12 @@ const SYNDROMES: [u8; 8] = [0x01, 0x02, 0x04, 0x05, 0x11, 0x13, 0x15, 0x22];
 /// A script.
 pub fn script(seed: u64) -> Vec<Step> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut fill = Fill::default();
+    let mut fill = Fill {
+        entries: super::ENTRIES as usize + 1,
+        marks: 0,
+        open: [[0; 2]; QPS],
+        waiting: VecDeque::new(),
+    };
     let mut steps = Vec::with_capacity(STEPS);
     while steps.len() < STEPS {
         let place = rng.random_range(0..QPS);
@@ -107,7 +133,11 @@ pub fn script(seed: u64) -> Vec<Step> {
                     _ => Step::Receive { place },
                 }
             }
-            30..62 if fill.open[place][side] > 0 && fill.waiting.len() < WAITING => {
+            30..62
+                if fill.open[place][side] > 0
+                    && fill.waiting.len() < WAITING
+                    && fill.waiting.len() + fill.marks + 4 < fill.entries =>
+            {
                 fill.open[place][side] -= 1;
                 fill.waiting.push_back((place, side));
                 Step::Complete {
@@ -121,12 +151,28 @@ pub fn script(seed: u64) -> Vec<Step> {
             }
             62..84 => {
                 fill.waiting.pop_front();
+                fill.marks = 0;
                 Step::Poll
             }
-            84..89 => Step::Resize {
-                entries: SIZES[rng.random_range(0..SIZES.len())],
-                fails: rng.random_bool(0.2),
-            },
+            84..89 => {
+                let entries = SIZES[rng.random_range(0..SIZES.len())];
+                let fails = rng.random_bool(0.2);
+                let granted = (entries as usize + 1).next_power_of_two();
+                let Some(fits) = fill.fits(granted) else {
+                    continue;
+                };
+                // Ours sees what waits before it asks for memory.
+                let fails = fails && fits;
+                if fits && !fails && granted != fill.entries {
+                    fill.entries = granted;
+                    fill.marks += 1;
+                }
+                Step::Resize {
+                    entries,
+                    fails,
+                    fits,
+                }
+            }
             89..92 => Step::Arm {
                 solicited: rng.random(),
             },

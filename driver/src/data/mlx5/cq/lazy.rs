@@ -152,9 +152,21 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes the next completion, if there is one; if not, the fields are still those of the last.
+    /// Takes the next completion, if there is one; if not, the fields are still those of the last. There is none unless
+    /// [`start_poll`](Self::start_poll) took one and neither [`end_poll`](Self::end_poll) nor [`poll`](Self::poll) came since.
     #[inline]
     pub fn next_poll(&mut self) -> bool {
+        // SAFETY: a visit lasts.
+        self.readers.queues.is_visiting() && unsafe { self.next_poll_unchecked() }
+    }
+
+    /// As [`next_poll`](Self::next_poll), for callers that keep its order.
+    ///
+    /// # Safety
+    ///
+    /// `start_poll` took a completion, and neither `end_poll` nor `poll` came since.
+    #[inline]
+    pub unsafe fn next_poll_unchecked(&mut self) -> bool {
         let entry = self.next;
         let op_own = entry.op_own();
         if is_ours(op_own, self.parity) {

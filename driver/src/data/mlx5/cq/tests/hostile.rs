@@ -205,3 +205,30 @@ proptest! {
         prop_assert_eq!(rig.poll_one().wr_id, 0x1005);
     }
 }
+
+/// Steps in the wrong order take nothing: what they would look up may be gone, as no visit keeps it.
+#[test]
+fn stepping_without_a_start() {
+    let mut rig = Rig::new(8, 64);
+    for counter in 1..5 {
+        rig.complete(
+            Bytes::new(RESP_SEND)
+                .uidx(RC_SRQ)
+                .sop(0, 1)
+                .counter(counter),
+        );
+    }
+    assert!(!rig.cq.next_poll());
+    rig.cq.start_poll().unwrap();
+    assert!(rig.cq.next_poll());
+    rig.cq.end_poll();
+    assert!(!rig.cq.next_poll());
+    rig.cq.start_poll().unwrap();
+    let found = rig.poll(1);
+    assert_eq!(found.len(), 1);
+    assert!(!rig.cq.next_poll());
+    // An end without a start changes nothing either.
+    rig.cq.end_poll();
+    rig.cq.end_poll();
+    assert!(rig.cq.start_poll().is_err());
+}
