@@ -11,6 +11,7 @@ pub mod limits;
 pub mod mapping;
 pub mod netlink;
 pub mod pages;
+pub mod poll;
 pub mod process;
 pub mod sysfs;
 

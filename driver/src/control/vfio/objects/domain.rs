@@ -1,0 +1,64 @@
+//! Protection domains and doorbell pages.
+
+use std::sync::PoisonError;
+
+use uverbs_abi::handle::{self, Pd};
+use uverbs_abi::udata::mlx5::AllocPdResp;
+use wqe_format::mlx5::firmware::Opcode;
+
+use super::Objects;
+use crate::sys::errno::Errno;
+
+/// A protection domain: the device's number.
+#[derive(Debug)]
+pub(super) struct Pdn(pub(super) u32);
+
+/// An XRC domain: the device's number.
+#[derive(Debug)]
+pub(super) struct Xrcdn(pub(super) u32);
+
+impl Objects {
+    /// Makes a protection domain.
+    pub fn alloc_pd(&self) -> Result<(Pd, AllocPdResp), Errno> {
+        let number = self.run_for_number(Opcode::ALLOC_PD)?;
+        let handle = Pd(self.pds.insert(Pdn(number)));
+        Ok((handle, AllocPdResp { pdn: number }))
+    }
+
+    /// Destroys a protection domain. `EBUSY` while there are objects in it.
+    pub fn dealloc_pd(&self, handle: Pd) -> Result<(), Errno> {
+        self.pds
+            .remove(handle.0, |pd| self.run_on(Opcode::DEALLOC_PD, pd.0))
+    }
+
+    /// A protection domain for queue pairs that have none of their own.
+    pub(super) fn base_pd(&self) -> Result<u32, Errno> {
+        let mut base = self.base_pd.lock().unwrap_or_else(PoisonError::into_inner);
+        match *base {
+            Some(number) => Ok(number),
+            None => Ok(*base.insert(self.run_for_number(Opcode::ALLOC_PD)?)),
+        }
+    }
+
+    /// Makes an XRC domain. Those of this context only: there are no files that others could find it by.
+    pub fn open_xrcd(&self) -> Result<handle::Xrcd, Errno> {
+        let number = self.run_for_number(Opcode::ALLOC_XRCD)?;
+        Ok(handle::Xrcd(self.xrcds.insert(Xrcdn(number))))
+    }
+
+    /// Destroys an XRC domain. `EBUSY` while there are objects in it.
+    pub fn close_xrcd(&self, handle: handle::Xrcd) -> Result<(), Errno> {
+        self.xrcds
+            .remove(handle.0, |xrcd| self.run_on(Opcode::DEALLOC_XRCD, xrcd.0))
+    }
+
+    /// Allocates a doorbell page: the number of a page of 4 KiB in BAR 0.
+    pub fn alloc_uar(&self) -> Result<u32, Errno> {
+        self.run_for_number(Opcode::ALLOC_UAR)
+    }
+
+    /// Frees a doorbell page.
+    pub fn destroy_uar(&self, number: u32) -> Result<(), Errno> {
+        self.run_on(Opcode::DEALLOC_UAR, number)
+    }
+}

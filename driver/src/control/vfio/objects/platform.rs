@@ -1,0 +1,52 @@
+//! What objects need of the device that they live on.
+
+use std::any::Any;
+use std::fmt;
+
+use crate::control::vfio::command::Commands;
+use crate::sys::errno::Errno;
+
+/// Commands, mappings and event queues of an initialized device.
+pub trait Platform: Commands {
+    /// Lets the device read and write a range of this process' memory, until the answer is dropped. The
+    /// range is contiguous for the device, and its first address has the same place in a page of 4 KiB; larger
+    /// ranges in larger pages too, as far as that is possible: then lists of pages are shorter.
+    fn map(&self, address: u64, bytes: u64) -> Result<Mapped, Errno>;
+
+    /// The number of the event queue of a completion vector; `None` if there are fewer.
+    fn event_queue(&self, vector: u32) -> Option<u32>;
+
+    /// Completion vectors.
+    fn completion_vectors(&self) -> u32;
+
+    /// Whether stores to doorbell pages are combined, which BlueFlame needs.
+    fn write_combining(&self) -> bool;
+
+    /// What the function says of itself.
+    fn identity(&self) -> Identity;
+}
+
+/// Numbers of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The firmware's version: major, minor and sub-minor number, of 32, 16 and 16 bits.
+    pub firmware: u64,
+    /// Device id of the configuration space.
+    pub device: u16,
+    /// Revision of the configuration space.
+    pub revision: u8,
+}
+
+/// Memory that the device may use.
+pub struct Mapped {
+    /// Where the device sees it.
+    pub iova: u64,
+    /// Ends the mapping when it is dropped.
+    pub keep: Box<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for Mapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mapped({:#x})", self.iova)
+    }
+}
