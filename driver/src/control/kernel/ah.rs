@@ -8,7 +8,7 @@ use uverbs_abi::write::ah::{AhAttr, CreateAh, DestroyAh};
 use uverbs_abi::write::mcast::{AttachMcast, DetachMcast};
 use zerocopy::FromBytes;
 
-use super::{Errno, Tried, Uctx};
+use super::{Errno, Tried, Uctx, driver_answer};
 
 impl Uctx {
     /// Makes an address handle. On RoCE the kernel resolves the destination here, so the call may
@@ -19,6 +19,11 @@ impl Uctx {
         user_handle: u64,
         attr: &AhAttr,
     ) -> Result<(Ah, O), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects
+                .create_ah(pd, attr)
+                .map(|(ah, answer)| (ah, driver_answer(&answer)));
+        }
         let mut call = WriteCall::new(CreateAh {
             user_handle,
             pd_handle: pd,
@@ -32,6 +37,9 @@ impl Uctx {
 
     /// Destroys an address handle.
     pub fn destroy_ah(&self, handle: Ah) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.destroy_ah(handle);
+        }
         let mut cmd = Command::new();
         cmd.destroy(ah::destroy::HANDLE, handle);
         match self.try_method(&mut cmd)? {
@@ -42,6 +50,9 @@ impl Uctx {
 
     /// Attaches a queue pair to a multicast group.
     pub fn attach_mcast(&self, qp: Qp, gid: [u8; 16], mlid: u16) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.attach_mcast(qp, gid);
+        }
         self.simple(AttachMcast {
             gid,
             qp_handle: qp,
@@ -52,6 +63,9 @@ impl Uctx {
 
     /// Detaches a queue pair from a multicast group.
     pub fn detach_mcast(&self, qp: Qp, gid: [u8; 16], mlid: u16) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.detach_mcast(qp, gid);
+        }
         self.simple(DetachMcast {
             gid,
             qp_handle: qp,

@@ -14,7 +14,7 @@ use uverbs_abi::write::cq::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Errno, Tried, Uctx, uhw};
+use super::{Errno, Tried, Uctx, driver_answer, driver_input, uhw};
 
 /// A completion queue to make.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +57,25 @@ pub struct CqResized<O> {
     pub udata: O,
 }
 
+impl<T> CqCreated<T> {
+    fn map<O>(self, answer: impl FnOnce(T) -> O) -> CqCreated<O> {
+        CqCreated {
+            handle: self.handle,
+            cqe: self.cqe,
+            udata: answer(self.udata),
+        }
+    }
+}
+
+impl<T> CqResized<T> {
+    fn map<O>(self, answer: impl FnOnce(T) -> O) -> CqResized<O> {
+        CqResized {
+            cqe: self.cqe,
+            udata: answer(self.udata),
+        }
+    }
+}
+
 impl Uctx {
     /// Makes a completion queue.
     pub fn create_cq<O: FromBytes>(&self, attr: &CreateCq) -> Result<CqCreated<O>, Errno> {
@@ -79,6 +98,12 @@ impl Uctx {
         I: IntoBytes + Immutable,
         O: FromBytes,
     {
+        if let Some(objects) = self.objects() {
+            let input = driver_input(input)?;
+            // SAFETY: the caller vouches for memory that the input names.
+            let made = unsafe { objects.create_cq(attr, &input) }?;
+            return Ok(made.map(|answer| driver_answer(&answer)));
+        }
         use cq::create;
         let mut cmd = Command::new();
         cmd.new_handle(create::HANDLE)
@@ -169,6 +194,12 @@ impl Uctx {
         I: IntoBytes + Immutable,
         O: FromBytes,
     {
+        if let Some(objects) = self.objects() {
+            let input = driver_input(input)?;
+            // SAFETY: the caller vouches for memory that the input names.
+            let made = unsafe { objects.resize_cq(handle, cqe, &input) }?;
+            return Ok(made.map(|answer| driver_answer(&answer)));
+        }
         let mut call = WriteCall::new(ResizeCq {
             response: 0,
             cq_handle: handle,
@@ -185,6 +216,9 @@ impl Uctx {
     /// Holds events back: one comes after `count` completions or `period` microseconds, whichever is
     /// first.
     pub fn modify_cq_moderation(&self, handle: Cq, count: u16, period: u16) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.modify_cq_moderation(handle, count, period);
+        }
         const MODERATION: u32 = 1 << 0;
         self.simple(ExModifyCq {
             cq_handle: handle,
@@ -207,6 +241,9 @@ impl Uctx {
 
     /// Destroys a completion queue; answers how many of its events the kernel has delivered.
     pub fn destroy_cq(&self, handle: Cq) -> Result<DestroyCqResp, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.destroy_cq(handle);
+        }
         use cq::destroy;
         let mut cmd = Command::new();
         cmd.output(destroy::RESP).destroy(destroy::HANDLE, handle);

@@ -12,7 +12,7 @@ use uverbs_abi::write::device::{
 };
 use zerocopy::FromBytes;
 
-use super::{Errno, Tried, Uctx};
+use super::{Errno, Tried, Uctx, driver_answer};
 use crate::sys::ioctl::FdTaker;
 
 /// What [`Uctx::get_context`] answers.
@@ -79,12 +79,21 @@ impl Uctx {
 
     /// Attributes of the device, the old set.
     pub fn query_device(&self) -> Result<QueryDeviceResp, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.query_device_ex().map(|answer| answer.attr.base);
+        }
         self.simple(QueryDevice::default())
     }
 
     /// Attributes of the device. Where the kernel has only the old set, the rest is zero and
     /// `response_length` tells.
     pub fn query_device_ex<O: FromBytes>(&self) -> Result<DeviceAttr<O>, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.query_device_ex().map(|answer| DeviceAttr {
+                attr: answer.attr,
+                udata: driver_answer(&answer.udata),
+            });
+        }
         let mut call = WriteCall::new(ExQueryDevice::default());
         call.uhw_out::<O>();
         match self.write(&mut call) {
@@ -107,6 +116,9 @@ impl Uctx {
     /// Attributes of a port, numbered from 1. Fields that only the ioctl answers are zero on kernels
     /// without it.
     pub fn query_port(&self, port_num: u8) -> Result<PortAttrEx, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.query_port(port_num);
+        }
         use device::query_port as query;
         let mut cmd = Command::new();
         cmd.constant(query::PORT_NUM, u32::from(port_num))
@@ -127,6 +139,9 @@ impl Uctx {
     /// The valid GIDs of all ports, into `entries`; answers how many. `EINVAL` if they are more than
     /// there is room for, `EOPNOTSUPP` on kernels before 5.10, whose GIDs are in sysfs only.
     pub fn query_gid_table(&self, entries: &mut [GidEntry]) -> Result<usize, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.query_gid_table(entries);
+        }
         use device::query_gid_table as query;
         let room = entries.len();
         let mut cmd = Command::new();
@@ -144,6 +159,9 @@ impl Uctx {
     /// One GID. `ENODATA` if the entry is empty, `EOPNOTSUPP` as for
     /// [`query_gid_table`](Self::query_gid_table).
     pub fn query_gid_entry(&self, port_num: u32, gid_index: u32) -> Result<GidEntry, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.query_gid_entry(port_num, gid_index);
+        }
         use device::query_gid_entry as query;
         let mut cmd = Command::new();
         cmd.constant(query::PORT, port_num)
@@ -156,6 +174,9 @@ impl Uctx {
 
     /// Makes an asynchronous event file.
     pub fn alloc_async_event(&self) -> Result<OwnedFd, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.alloc_async_event();
+        }
         use async_event::alloc;
         let taker = FdTaker::new();
         let mut cmd = Command::new();
@@ -166,6 +187,9 @@ impl Uctx {
 
     /// Makes a completion channel.
     pub fn create_comp_channel(&self) -> Result<OwnedFd, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.create_comp_channel();
+        }
         let taker = FdTaker::new();
         taker.take(self.simple(CreateCompChannel::default())?.fd)
     }

@@ -12,7 +12,7 @@ use uverbs_abi::write::mr::{AllocMw, DeallocMw, DeregMr, RegMr, ReregMr};
 use uverbs_abi::write::pd::{AllocPd, DeallocPd};
 use zerocopy::FromBytes;
 
-use super::{Errno, Tried, Uctx};
+use super::{Errno, Tried, Uctx, driver_answer};
 
 /// A range of the program's memory to register.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,6 +80,11 @@ pub struct MwKeys {
 impl Uctx {
     /// Makes a protection domain.
     pub fn alloc_pd<O: FromBytes>(&self) -> Result<(Pd, O), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects
+                .alloc_pd()
+                .map(|(pd, answer)| (pd, driver_answer(&answer)));
+        }
         let mut call = WriteCall::new(AllocPd::default());
         call.uhw_out::<O>();
         self.write(&mut call)?;
@@ -88,6 +93,9 @@ impl Uctx {
 
     /// Destroys a protection domain.
     pub fn dealloc_pd(&self, handle: Pd) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.dealloc_pd(handle);
+        }
         let mut cmd = Command::new();
         cmd.destroy(pd::destroy::HANDLE, handle);
         match self.try_method(&mut cmd)? {
@@ -103,6 +111,10 @@ impl Uctx {
     /// From now until [`dereg_mr`](Self::dereg_mr) the device, and peers as far as `mr.access` goes,
     /// may read and write the range (K3); no Rust reference may be live meanwhile that says otherwise.
     pub unsafe fn reg_mr(&self, mr: &UserMr) -> Result<MrKeys, Errno> {
+        if let Some(objects) = self.objects() {
+            // SAFETY: the caller vouches for the range.
+            return unsafe { objects.reg_mr(mr) };
+        }
         let resp = self.simple(RegMr {
             response: 0,
             start: mr.start,
@@ -129,6 +141,10 @@ impl Uctx {
         flags: ReregMrFlags,
         mr: &UserMr,
     ) -> Result<(u32, u32), Errno> {
+        if let Some(objects) = self.objects() {
+            // SAFETY: the caller vouches for both ranges.
+            return unsafe { objects.rereg_mr(handle, flags, mr) };
+        }
         let resp = self.simple(ReregMr {
             response: 0,
             mr_handle: handle,
@@ -218,6 +234,9 @@ impl Uctx {
 
     /// Deregisters memory of any kind.
     pub fn dereg_mr(&self, handle: Mr) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.dereg_mr(handle);
+        }
         let mut cmd = Command::new();
         cmd.destroy(mr::destroy::HANDLE, handle);
         match self.try_method(&mut cmd)? {
@@ -228,6 +247,9 @@ impl Uctx {
 
     /// Makes a memory window.
     pub fn alloc_mw(&self, pd: Pd, mw_type: MwType) -> Result<MwKeys, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.alloc_mw(pd, mw_type);
+        }
         let resp = self.simple(AllocMw {
             pd_handle: pd,
             mw_type,
@@ -241,6 +263,9 @@ impl Uctx {
 
     /// Destroys a memory window.
     pub fn dealloc_mw(&self, handle: Mw) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.dealloc_mw(handle);
+        }
         let mut cmd = Command::new();
         cmd.destroy(mw::destroy::HANDLE, handle);
         match self.try_method(&mut cmd)? {

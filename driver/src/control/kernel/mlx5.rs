@@ -85,6 +85,9 @@ impl Uctx {
     /// less until one agrees: the whole request, without its youngest fields, and all of these once
     /// more without DEVX. The errno is that of the last attempt.
     pub fn get_context_mlx5(&self, request: AllocUcontextReqV2) -> Result<Mlx5Context, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.get_context(&request);
+        }
         let mut request = request;
         loop {
             let devx = request.flags.contains(AllocUcontextFlags::DEVX);

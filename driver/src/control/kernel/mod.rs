@@ -111,7 +111,6 @@ where
 
 /// The driver's own input of a method as the type that a driven device takes; what is not there is zero. `EINVAL` if there is
 /// more, unless that is zero.
-#[expect(dead_code, reason = "for the verbs of driven devices")]
 pub(crate) fn driver_input<I, T>(input: &I) -> Result<T, Errno>
 where
     I: IntoBytes + Immutable,
@@ -128,7 +127,6 @@ where
 }
 
 /// A driven device's answer as the type that the caller of a method wants, as much as fits.
-#[expect(dead_code, reason = "for the verbs of driven devices")]
 pub(crate) fn driver_answer<T, O>(answer: &T) -> O
 where
     T: IntoBytes + Immutable,

@@ -12,7 +12,7 @@ use uverbs_abi::write::qp::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Errno, Tried, Uctx, uhw};
+use super::{Errno, Tried, Uctx, driver_answer, driver_input, uhw};
 
 /// A queue pair to make. The kernel takes different objects for different types; those that the type
 /// does not have are not sent, whatever they are here.
@@ -146,6 +146,17 @@ impl<O> QpCreated<O> {
     }
 }
 
+impl<T> QpCreated<T> {
+    fn map<O>(self, answer: impl FnOnce(T) -> O) -> QpCreated<O> {
+        QpCreated {
+            handle: self.handle,
+            qp_num: self.qp_num,
+            cap: self.cap,
+            udata: answer(self.udata),
+        }
+    }
+}
+
 impl Uctx {
     /// Makes a queue pair.
     pub fn create_qp<O: FromBytes>(&self, attr: &CreateQp) -> Result<QpCreated<O>, Errno> {
@@ -168,6 +179,12 @@ impl Uctx {
         I: IntoBytes + Immutable,
         O: FromBytes,
     {
+        if let Some(objects) = self.objects() {
+            let input = driver_input(input)?;
+            // SAFETY: the caller vouches for memory that the input names.
+            let made = unsafe { objects.create_qp(attr, &input) }?;
+            return Ok(made.map(|answer| driver_answer(&answer)));
+        }
         use qp::create;
         let mut cmd = Command::new();
         if attr.has_pd() {
@@ -242,6 +259,17 @@ impl Uctx {
 
     /// Changes the attributes that `attr.attr_mask` names.
     pub fn modify_qp(&self, attr: &ModifyQp) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects
+                .modify_qp(
+                    &ExModifyQp {
+                        base: *attr,
+                        ..ExModifyQp::default()
+                    },
+                    &Default::default(),
+                )
+                .map(drop);
+        }
         self.simple(*attr)
     }
 
@@ -256,6 +284,10 @@ impl Uctx {
         I: IntoBytes + Immutable,
         O: FromBytes,
     {
+        if let Some(objects) = self.objects() {
+            let answer = objects.modify_qp(attr, &driver_input(input)?)?;
+            return Ok(driver_answer(&answer));
+        }
         let mut call = WriteCall::new(*attr);
         call.uhw_in(input).uhw_out::<O>();
         self.write(&mut call)?;
@@ -264,6 +296,9 @@ impl Uctx {
 
     /// Attributes of a queue pair; the kernel may answer more than `mask` asks for.
     pub fn query_qp(&self, handle: Qp, mask: QpAttrMask) -> Result<QueryQpResp, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.query_qp(handle, mask);
+        }
         self.simple(QueryQp {
             response: 0,
             qp_handle: handle,
@@ -273,6 +308,9 @@ impl Uctx {
 
     /// Destroys a queue pair; answers how many of its events the kernel has delivered.
     pub fn destroy_qp(&self, handle: Qp) -> Result<u32, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.destroy_qp(handle);
+        }
         use qp::destroy;
         let mut cmd = Command::new();
         cmd.output(destroy::RESP).destroy(destroy::HANDLE, handle);

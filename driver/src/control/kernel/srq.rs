@@ -14,7 +14,7 @@ use uverbs_abi::write::srq::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Errno, Tried, Uctx, uhw};
+use super::{Errno, Tried, Uctx, driver_answer, driver_input, uhw};
 
 /// A shared receive queue to make.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +70,18 @@ impl<O> SrqCreated<O> {
     }
 }
 
+impl<T> SrqCreated<T> {
+    fn map<O>(self, answer: impl FnOnce(T) -> O) -> SrqCreated<O> {
+        SrqCreated {
+            handle: self.handle,
+            max_wr: self.max_wr,
+            max_sge: self.max_sge,
+            srq_num: self.srq_num,
+            udata: answer(self.udata),
+        }
+    }
+}
+
 impl Uctx {
     /// Makes a shared receive queue.
     pub fn create_srq<O: FromBytes>(&self, attr: &CreateSrq) -> Result<SrqCreated<O>, Errno> {
@@ -92,6 +104,12 @@ impl Uctx {
         I: IntoBytes + Immutable,
         O: FromBytes,
     {
+        if let Some(objects) = self.objects() {
+            let input = driver_input(input)?;
+            // SAFETY: the caller vouches for memory that the input names.
+            let made = unsafe { objects.create_srq(attr, &input) }?;
+            return Ok(made.map(|answer| driver_answer(&answer)));
+        }
         use srq::create;
         let mut cmd = Command::new();
         match attr.srq_type {
@@ -171,6 +189,9 @@ impl Uctx {
         max_wr: u32,
         srq_limit: u32,
     ) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.modify_srq(handle, mask, srq_limit);
+        }
         self.simple(ModifySrq {
             srq_handle: handle,
             attr_mask: mask,
@@ -207,6 +228,9 @@ impl Uctx {
 
     /// Attributes of a shared receive queue.
     pub fn query_srq(&self, handle: Srq) -> Result<QuerySrqResp, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.query_srq(handle);
+        }
         self.simple(QuerySrq {
             srq_handle: handle,
             ..QuerySrq::default()
@@ -215,6 +239,9 @@ impl Uctx {
 
     /// Destroys a shared receive queue; answers how many of its events the kernel has delivered.
     pub fn destroy_srq(&self, handle: Srq) -> Result<u32, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.destroy_srq(handle);
+        }
         use srq::destroy;
         let mut cmd = Command::new();
         cmd.output(destroy::RESP).destroy(destroy::HANDLE, handle);

@@ -18,7 +18,7 @@ use super::dbrec::RecordPool;
 use super::entry::Numbers;
 use super::environment::{Environment, QueueKind as Setting, UAR_SIZE};
 use super::file::DeviceFile;
-use super::pages::KernelPages;
+use super::pages::{DrivenPages, KernelPages};
 use super::response::{BadResponse, ContextLimits, CqeVersion};
 use super::uar::{Layout, Uars};
 use super::user_index::UserIndices;
@@ -167,7 +167,10 @@ impl Mlx5Context {
             single_threaded: environment.single_threaded,
         };
         let source = KernelPages::new(uctx.clone());
-        let uars = if limits.tot_bfregs == 0 {
+        let uars = if let Some(objects) = uctx.objects() {
+            let source = DrivenPages::new(objects.clone());
+            Uars::dynamic(layout, total, low_latency, Box::new(source))?
+        } else if limits.tot_bfregs == 0 {
             Uars::dynamic(layout, total, low_latency, Box::new(source))?
         } else {
             let pages = source.of_context(

@@ -1,4 +1,4 @@
-//! Pages of doorbell registers from the kernel.
+//! Pages of doorbell registers: from the kernel, or from a device that this process drives.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use uverbs_abi::object::mlx5::UarAllocType;
 use uverbs_abi::udata::mlx5::mmap::{self, MmapCommand};
 
 use super::file::DeviceFile;
-use super::uar::{PageKind, PageSource, UarPage};
+use super::uar::{PageKind, PageMemory, PageSource, UarPage};
+use crate::control::vfio::objects::Objects;
 use crate::sys::errno::Errno;
 use crate::sys::mapping::SharedMapping;
 use crate::sys::pages::page_size;
@@ -50,7 +51,7 @@ impl KernelPages {
                     _ => self.map(MmapCommand::REGULAR_PAGE, number)?,
                 };
                 Ok(UarPage {
-                    mapping,
+                    mapping: mapping.into(),
                     number,
                     object: None,
                 })
@@ -74,7 +75,7 @@ impl KernelPages {
             return Err(Errno(libc::EPROTO));
         }
         Ok(UarPage {
-            mapping: SharedMapping::map(self.uctx.fd(), len, page.mmap_offset)?,
+            mapping: SharedMapping::map(self.uctx.fd(), len, page.mmap_offset)?.into(),
             number: page.page_id,
             object: Some(Box::new(object)),
         })
@@ -87,10 +88,60 @@ impl PageSource for KernelPages {
             PageKind::BlueFlame => self.object(UarAllocType::BF),
             PageKind::NonCached => self.object(UarAllocType::NC),
             PageKind::LegacyExtra(number) => Ok(UarPage {
-                mapping: self.map(MmapCommand::ALLOC_WC, number)?,
+                mapping: self.map(MmapCommand::ALLOC_WC, number)?.into(),
                 number,
                 object: None,
             }),
+        }
+    }
+}
+
+/// A device that this process drives as a source of pages.
+#[derive(Debug)]
+pub(super) struct DrivenPages {
+    objects: Arc<Objects>,
+}
+
+/// The device's page behind a mapping.
+#[derive(Debug)]
+struct Driven {
+    objects: Arc<Objects>,
+    number: u32,
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        if self.objects.is_ours() {
+            // Where that fails the device is gone.
+            let _ = self.objects.destroy_uar(self.number);
+        }
+    }
+}
+
+impl DrivenPages {
+    pub(super) fn new(objects: Arc<Objects>) -> Self {
+        Self { objects }
+    }
+}
+
+impl PageSource for DrivenPages {
+    fn page(&self, kind: PageKind) -> Result<UarPage, Errno> {
+        let platform = self.objects.platform();
+        match kind {
+            PageKind::BlueFlame if !platform.write_combining() => Err(Errno(libc::EOPNOTSUPP)),
+            PageKind::LegacyExtra(_) => Err(Errno(libc::EOPNOTSUPP)),
+            PageKind::BlueFlame | PageKind::NonCached => {
+                let number = self.objects.alloc_uar()?;
+                let object = Driven {
+                    objects: self.objects.clone(),
+                    number,
+                };
+                Ok(UarPage {
+                    mapping: PageMemory::Bar(platform.doorbell_page(number)?),
+                    number,
+                    object: Some(Box::new(object)),
+                })
+            }
         }
     }
 }

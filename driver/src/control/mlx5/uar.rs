@@ -16,6 +16,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::environment::{BFREGS_PER_UAR, UAR_SIZE};
+use crate::control::vfio::pci::BarMapping;
 use crate::data::mlx5::{BlueFlame, KeepAlive, Register, Sharing};
 use crate::sys::errno::Errno;
 use crate::sys::mapping::SharedMapping;
@@ -29,11 +30,42 @@ const ALL_BFREGS_PER_UAR: u32 = 4;
 #[derive(Debug)]
 pub struct UarPage {
     /// Its memory, a page of the system.
-    pub mapping: SharedMapping,
+    pub mapping: PageMemory,
     /// Number of its first UAR, or of the page among those that came with the context.
     pub number: u32,
     /// What has to live as long (the kernel's object).
     pub object: Option<KeepAlive>,
+}
+
+/// What a page was mapped from.
+#[derive(Debug)]
+pub enum PageMemory {
+    /// The kernel's file.
+    Kernel(SharedMapping),
+    /// A function that this process drives.
+    Bar(BarMapping),
+}
+
+impl PageMemory {
+    fn start(&self) -> NonNull<u8> {
+        match self {
+            Self::Kernel(mapping) => mapping.start(),
+            Self::Bar(mapping) => mapping.start(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Kernel(mapping) => mapping.len(),
+            Self::Bar(mapping) => mapping.len(),
+        }
+    }
+}
+
+impl From<SharedMapping> for PageMemory {
+    fn from(mapping: SharedMapping) -> Self {
+        Self::Kernel(mapping)
+    }
 }
 
 impl UarPage {

@@ -40,7 +40,7 @@ impl Pages {
         let len = page_size();
         let offset = u64::from(number % 256) * len as u64;
         UarPage {
-            mapping: SharedMapping::map(&self.fd, len, offset).unwrap(),
+            mapping: SharedMapping::map(&self.fd, len, offset).unwrap().into(),
             number,
             object: None,
         }

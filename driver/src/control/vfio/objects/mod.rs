@@ -122,6 +122,11 @@ impl Objects {
         &self.platform
     }
 
+    /// Whether objects may be destroyed: not by a forked child, whose device is the parent's.
+    pub fn is_ours(&self) -> bool {
+        self.platform.is_ours()
+    }
+
     /// What the device can do.
     pub fn caps(&self) -> &Caps {
         &self.caps

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use crate::control::vfio::command::Commands;
+use crate::control::vfio::pci::BarMapping;
 use crate::sys::errno::Errno;
 
 /// Commands, mappings and event queues of an initialized device.
@@ -21,6 +22,12 @@ pub trait Platform: Commands {
 
     /// Whether stores to doorbell pages are combined, which BlueFlame needs.
     fn write_combining(&self) -> bool;
+
+    /// Maps the doorbell page of this number: 4 KiB of BAR 0.
+    fn doorbell_page(&self, number: u32) -> Result<BarMapping, Errno>;
+
+    /// Whether this process opened the device, rather than a parent of it.
+    fn is_ours(&self) -> bool;
 
     /// What the function says of itself.
     fn identity(&self) -> Identity;
