@@ -25,6 +25,8 @@ pub(crate) trait Family: Sized + 'static {
     const DRIVER: DriverId;
     /// Which devices are ours.
     const CLAIM: Claim;
+    /// Takes part in the context that another process made on this descriptor, where the driver has that.
+    const IMPORT: Option<Make<Self>> = None;
     /// Makes the kernel's context.
     fn open(uctx: Uctx) -> Result<Opened<Self>, Errno>;
     /// The core, which stays where it is as long as `self` does.
@@ -32,6 +34,9 @@ pub(crate) trait Family: Sized + 'static {
     /// The functions for libibverbs.
     fn operations() -> &'static [Entry];
 }
+
+/// Makes a family's part of a context from its descriptor.
+pub(crate) type Make<F> = fn(Uctx) -> Result<Opened<F>, Errno>;
 
 /// What [`Family::open`] learnt.
 #[derive(Debug)]
@@ -70,7 +75,7 @@ struct Private<F> {
 ///
 /// # Safety
 ///
-/// `context` is one that [`alloc_context`] returned and that was not freed (C1); the reference ends before it is.
+/// `context` is one that [`alloc_context`] or [`import_context`] returned and that was not freed (C1); the reference ends before it is.
 pub(crate) unsafe fn uctx<'a>(context: *mut ibv_context) -> Result<&'a Uctx, Errno> {
     let allocation = context.wrapping_byte_sub(FRONT).cast::<Allocation<()>>();
     // SAFETY: the context is part of such an allocation, made below, whose `uctx` stands at the same place for every
@@ -84,7 +89,7 @@ pub(crate) unsafe fn uctx<'a>(context: *mut ibv_context) -> Result<&'a Uctx, Err
 ///
 /// # Safety
 ///
-/// As for [`uctx`], and the context was made by [`alloc_context`] for this family.
+/// As for [`uctx`], and the context was made for this family.
 #[allow(
     dead_code,
     reason = "for mlx5 devices, whose room is not furnished yet"
@@ -107,45 +112,70 @@ pub(crate) unsafe extern "C" fn alloc_context<F: Family>(
     _: *mut c_void,
 ) -> *mut c_void {
     door::control("open_device", || {
-        let library = library().ok_or(Errno(libc::ENOSYS))?;
-        let offset = FRONT - library.layout.context_offset;
-        // SAFETY: a device that libibverbs passed, its open descriptor, and the size and offset of a `verbs_context`
-        // within an allocation that is zeroed, for which all-zero bytes are valid (`family: None` is written below).
-        let base = unsafe {
-            (library.init_context)(
-                device,
-                cmd_fd,
-                size_of::<Allocation<F>>(),
-                ptr::without_provenance_mut(offset),
-                F::DRIVER.0,
-            )
-        };
-        if base.is_null() {
-            return Err(Errno::last());
-        }
-        let allocation = base.cast::<Allocation<F>>();
-        // SAFETY: our part of the new allocation, which libibverbs does not touch.
-        let private = unsafe { &raw mut (*allocation).private };
-        // SAFETY: as above.
-        unsafe {
-            private.write(Private {
-                uctx: ptr::null(),
-                family: None,
-            })
-        };
-        // SAFETY: within the allocation.
-        let context = unsafe { &raw mut (*allocation).ibv };
-        // SAFETY: the new context, which nobody else knows yet.
-        match unsafe { set_up(library, allocation, cmd_fd) } {
-            Ok(()) => Ok(verbs_context(&library.layout, context)),
-            Err(errno) => {
-                // libibverbs closes the descriptor here, as it would on success later.
-                // SAFETY: the context is dropped once.
-                unsafe { tear_down::<F>(library, context) };
-                Err(errno)
-            }
-        }
+        // SAFETY: libibverbs passes a device of this family's and its open descriptor.
+        unsafe { make(device, cmd_fd, F::open) }
     })
+}
+
+pub(crate) unsafe extern "C" fn import_context<F: Family>(
+    device: *mut ibv_device,
+    cmd_fd: c_int,
+) -> *mut c_void {
+    door::control("import_device", || {
+        let import = F::IMPORT.ok_or(Errno(libc::EOPNOTSUPP))?;
+        // SAFETY: libibverbs passes a device of this family's and a descriptor on which a context was made.
+        unsafe { make(device, cmd_fd, import) }
+    })
+}
+
+/// Makes a context around what `open` makes of the descriptor, which belongs to it also where that fails.
+///
+/// # Safety
+///
+/// `device` is one that libibverbs passed for this family, `cmd_fd` its open descriptor.
+unsafe fn make<F: Family>(
+    device: *mut ibv_device,
+    cmd_fd: c_int,
+    open: Make<F>,
+) -> Result<*mut c_void, Errno> {
+    let library = library().ok_or(Errno(libc::ENOSYS))?;
+    let offset = FRONT - library.layout.context_offset;
+    // SAFETY: a device that libibverbs passed, its open descriptor, and the size and offset of a `verbs_context`
+    // within an allocation that is zeroed, for which all-zero bytes are valid (`family: None` is written below).
+    let base = unsafe {
+        (library.init_context)(
+            device,
+            cmd_fd,
+            size_of::<Allocation<F>>(),
+            ptr::without_provenance_mut(offset),
+            F::DRIVER.0,
+        )
+    };
+    if base.is_null() {
+        return Err(Errno::last());
+    }
+    let allocation = base.cast::<Allocation<F>>();
+    // SAFETY: our part of the new allocation, which libibverbs does not touch.
+    let private = unsafe { &raw mut (*allocation).private };
+    // SAFETY: as above.
+    unsafe {
+        private.write(Private {
+            uctx: ptr::null(),
+            family: None,
+        })
+    };
+    // SAFETY: within the allocation.
+    let context = unsafe { &raw mut (*allocation).ibv };
+    // SAFETY: the new context, which nobody else knows yet.
+    match unsafe { set_up(library, allocation, cmd_fd, open) } {
+        Ok(()) => Ok(verbs_context(&library.layout, context)),
+        Err(errno) => {
+            // libibverbs closes the descriptor here, as it would on success later.
+            // SAFETY: the context is dropped once.
+            unsafe { tear_down::<F>(library, context) };
+            Err(errno)
+        }
+    }
 }
 
 /// # Safety
@@ -155,6 +185,7 @@ unsafe fn set_up<F: Family>(
     library: &Library,
     allocation: *mut Allocation<F>,
     cmd_fd: c_int,
+    open: Make<F>,
 ) -> Result<(), Errno> {
     // SAFETY: the caller has the allocation to itself.
     let allocation = unsafe { &mut *allocation };
@@ -174,7 +205,7 @@ unsafe fn set_up<F: Family>(
         ));
         return Err(Errno(libc::ENOSYS));
     }
-    let info = F::open(Uctx::borrow(KernelRef::Linux, cmd_fd, F::DRIVER)?)?;
+    let info = open(Uctx::borrow(KernelRef::Linux, cmd_fd, F::DRIVER)?)?;
     allocation.ibv.num_comp_vectors = info.num_comp_vectors as c_int;
     if let Some(fd) = info.async_event {
         allocation.ibv.async_fd = fd.into_raw_fd();
@@ -207,7 +238,7 @@ unsafe fn set_up<F: Family>(
 ///
 /// # Safety
 ///
-/// `context` is one that `alloc_context` made, and nobody uses it any more.
+/// `context` is one that [`make`] made, and nobody uses it any more.
 unsafe fn tear_down<F: Family>(library: &Library, context: *mut ibv_context) {
     let allocation = context.wrapping_byte_sub(FRONT).cast::<Allocation<F>>();
     // SAFETY: nobody uses the context any more.

@@ -70,7 +70,11 @@ pub(crate) const fn device_ops<F: Family>(
         static_providers: ptr::null_mut(),
         match_device: Some(match_device::<F>),
         alloc_context: Some(context::alloc_context::<F>),
-        import_context: None,
+        import_context: if F::IMPORT.is_some() {
+            Some(context::import_context::<F>)
+        } else {
+            None
+        },
         alloc_device: Some(alloc_device),
         uninit_device: Some(uninit_device),
     }

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use oxverbs::ffi_core::mlx5_control::environment::Environment;
-use oxverbs::ffi_core::mlx5_control::{Mlx5Context, OpenError};
+use oxverbs::ffi_core::mlx5_control::{self as core, Mlx5Context, OpenError};
 use oxverbs::ffi_core::uverbs_abi::types::DriverId;
 use oxverbs::ffi_core::{Errno, Uctx};
 
 use crate::abi::driver::{verbs_device_ops, verbs_match_ent};
 use crate::abi::release::Op;
 use crate::common::{Entry, address, device as any_device, memory as any_memory};
-use crate::context::{Family, Opened, free_context};
+use crate::context::{Family, Make, Opened, free_context};
 use crate::lock::Threads;
 use crate::log;
 use crate::provider::{Claim, Static, device_ops, match_driver, match_end, match_pci};
@@ -52,6 +52,30 @@ impl Mlx5 {
         } else {
             Threads::Many
         }
+    }
+
+    fn made_by(
+        make: fn(Uctx, Environment) -> Result<core::Opened, OpenError>,
+        uctx: Uctx,
+    ) -> Result<Opened<Self>, Errno> {
+        let environment = Environment::of_process();
+        for warning in environment.warnings() {
+            log::always(format_args!("{warning}"));
+        }
+        let opened = make(uctx, environment).map_err(|error| {
+            if !matches!(error, OpenError::Kernel(_)) {
+                log::always(format_args!("{error}"));
+            }
+            Errno::from(error)
+        })?;
+        Ok(Opened {
+            num_comp_vectors: opened.num_comp_vectors,
+            core_support: opened.core_support,
+            async_event: opened.async_event,
+            family: Self {
+                context: opened.context,
+            },
+        })
     }
 
     /// The key of memory that is not there, if the device has one.
@@ -93,25 +117,10 @@ impl Family for Mlx5 {
     const DRIVER: DriverId = DriverId::MLX5;
     const CLAIM: Claim = Claim::OnRequest(MARKER);
 
+    const IMPORT: Option<Make<Self>> = Some(|uctx| Self::made_by(Mlx5Context::import, uctx));
+
     fn open(uctx: Uctx) -> Result<Opened<Self>, Errno> {
-        let environment = Environment::of_process();
-        for warning in environment.warnings() {
-            log::always(format_args!("{warning}"));
-        }
-        let opened = Mlx5Context::open(uctx, environment).map_err(|error| {
-            if !matches!(error, OpenError::Kernel(_)) {
-                log::always(format_args!("{error}"));
-            }
-            Errno::from(error)
-        })?;
-        Ok(Opened {
-            num_comp_vectors: opened.num_comp_vectors,
-            core_support: opened.core_support,
-            async_event: opened.async_event,
-            family: Self {
-                context: opened.context,
-            },
-        })
+        Self::made_by(Mlx5Context::open, uctx)
     }
 
     fn uctx(&self) -> &Uctx {

@@ -1,9 +1,11 @@
 //! mlx5's control path on the fake kernel: what the kernel is told, and that the queues that come out work.
 
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use fake_kernel::hca::{Cqe, Received};
 use fake_kernel::{Census, Config, FakeKernel, Family, Mlx5};
+use oxverbs::control::kernel::Uctx;
 use oxverbs::control::mlx5::cq::{CqObject, CqRequest};
 use oxverbs::control::mlx5::domain::PdObject;
 use oxverbs::control::mlx5::environment::Environment;
@@ -16,7 +18,7 @@ use oxverbs::data::mlx5::{
 };
 use oxverbs::sys::errno::Errno;
 use oxverbs::sys::fd::UverbsFd;
-use uverbs_abi::types::{QpAttrMask, QpCap, QpState};
+use uverbs_abi::types::{DriverId, QpAttrMask, QpCap, QpState};
 use uverbs_abi::write::qp::{ExModifyQp, ModifyQp};
 use wqe_format::rxe::Sge;
 
@@ -230,6 +232,51 @@ fn one_sided_queue_pairs() {
     assert!(fed.receive.is_none());
     let cap = fed.object.cap();
     assert_eq!((cap.max_recv_wr, cap.max_recv_sge), (0, 0));
+}
+
+/// A context is taken part in by its descriptor: there the domain of whoever made it is known, and queues of one's own work.
+#[test]
+fn a_context_of_another_process() {
+    let import = |kernel: &FakeKernel, of: &Mlx5Context| {
+        let fd = of.uctx().as_raw_fd();
+        let uctx = Uctx::borrow(kernel.kernel_ref(), fd, DriverId::MLX5).expect("a descriptor");
+        Mlx5Context::import(uctx, Environment::default())
+    };
+    let fake = kernel(Mlx5::default());
+    let base = base(&fake);
+    let opened = import(&fake, &base.context).expect("the same context");
+    assert!(opened.async_event.is_none());
+    let (imported, limits) = (opened.context, base.context.limits());
+    assert_eq!(format!("{:?}", imported.limits()), format!("{limits:?}"));
+    let (cq, mut queue) = imported
+        .create_cq(&CqRequest {
+            cqe: 100,
+            ..CqRequest::default()
+        })
+        .expect("a completion queue");
+    let request = QpRequest {
+        send_cq: cq.handle(),
+        recv_cq: cq.handle(),
+        ..base.request(Transport::Rc)
+    };
+    let mut made = imported.create_qp(&request).expect("a queue pair");
+    ready(&mut made);
+    assert!(post(made.send.as_mut().expect("sends"), 5).is_ok());
+    let device = fake.hca(0).qp(made.object.number()).expect("the device's");
+    let wqes = device.take_sends();
+    let cqe = Cqe::requester(&device, &wqes[0]);
+    let cq = device.send_cq.as_ref().expect("a completion queue");
+    cq.push(&cqe).expect("room");
+    assert_eq!(poll(&mut queue)[0].wr_id, 5);
+
+    // registers that came with a context are that process'
+    let old = kernel(Mlx5 {
+        tot_bfregs: Some(16),
+        ..Mlx5::default()
+    });
+    let context = open(&old);
+    let refused = import(&old, &context).expect_err("no registers");
+    assert_eq!(refused, OpenError::Kernel(Errno(libc::EINVAL)));
 }
 
 fn srq(base: &Base, max_wr: u32) -> (SrqObject, SharedReceiveQueue) {

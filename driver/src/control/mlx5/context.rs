@@ -22,7 +22,7 @@ use super::pages::{DrivenPages, KernelPages};
 use super::response::{BadResponse, ContextLimits, CqeVersion};
 use super::uar::{Layout, Uars};
 use super::user_index::UserIndices;
-use crate::control::kernel::Uctx;
+use crate::control::kernel::{self, Uctx};
 use crate::data::mlx5::cq::ClockPage;
 use crate::data::mlx5::{BlueFlame, CqeVersion as Tables, ErrorLog, UserIndexTable};
 use crate::sys::errno::Errno;
@@ -140,6 +140,31 @@ impl Mlx5Context {
             lib_caps: LibCaps(LibCaps::UAR_4K.0 | LibCaps::DYN_UAR.0),
             ..AllocUcontextReqV2::default()
         })?;
+        Self::set_up(uctx, environment, answer)
+    }
+
+    /// Takes part in the context that another process made on this descriptor, and passed with it.
+    ///
+    /// `EINVAL` of kernels before 5.7: the doorbell registers came with their context, and another process has them.
+    pub fn import(uctx: Uctx, environment: Environment) -> Result<Opened, OpenError> {
+        let uctx = Arc::new(DeviceFile::new(uctx));
+        let info = uctx.query_context_mlx5()?;
+        if info.udata.tot_bfregs != 0 {
+            return Err(OpenError::Kernel(Errno(libc::EINVAL)));
+        }
+        // Whether the other process asked for it, the kernel does not say; where it did not, it refuses each use.
+        let devx = true;
+        Self::set_up(uctx, environment, kernel::Mlx5Context { info, devx })
+    }
+
+    /// What is done of a context of the kernel's, however it came.
+    fn set_up(
+        uctx: Arc<DeviceFile>,
+        environment: Environment,
+        answer: kernel::Mlx5Context,
+    ) -> Result<Opened, OpenError> {
+        let page = page_size();
+        let (total, low_latency) = environment.bfregs(page).map_err(OpenError::Environment)?;
         let limits = ContextLimits::new(&answer.info.udata, page)?;
         let clock_info = limits
             .clock_info

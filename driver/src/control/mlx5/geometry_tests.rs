@@ -108,7 +108,7 @@ fn inline_limits_of_libmlx5() {
                 Err(error) => {
                     assert!(inline > most, "{transport:?} {ops:?} {inline}");
                     assert_eq!(Errno::from(error), Errno(libc::EINVAL));
-                    assert_eq!(error.most, most.into());
+                    assert_eq!(error.most, u64::from(most));
                 }
             }
         }
