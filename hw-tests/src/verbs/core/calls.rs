@@ -34,7 +34,11 @@ impl Verbs for Core {
     }
 
     fn pkey(&self, port: u8, index: u16) -> Answer<u16> {
-        // No command answers it.
+        if let Some(objects) = self.uctx.objects() {
+            let answer = objects.query_pkey(port, index);
+            return answer.map_err(|errno| fault("query a partition key", errno));
+        }
+        // No command of the kernel's answers it.
         let name = &self.name;
         let path = format!("/sys/class/infiniband/{name}/ports/{port}/pkeys/{index}");
         let missing = || Fault::errno(libc::EINVAL, format!("read {path}"));
@@ -140,10 +144,16 @@ impl Verbs for Core {
         }
         let bytes = read_record::<8>(&channel.file)?;
         let event = CompletionEvent::parse(&bytes).map(|(event, _)| event.cq_handle as u32);
+        if let (Some(mlx5), Some(id)) = (&self.mlx5, event) {
+            mlx5.event_taken(id);
+        }
         Ok(event)
     }
 
     fn ack_cq(&self, cq: Cq, events: u32) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.ack_cq(cq, events);
+        }
         let cq = self.cqs.get(cq.id)?;
         *lock(&cq.acked) += events;
         cq.more_acked.notify_all();
@@ -151,6 +161,9 @@ impl Verbs for Core {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<Channel>) -> Answer<Cq> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.create_cq(self, cqe, channel);
+        }
         let id = table::new_id();
         let to = match channel {
             Some(channel) => Some(self.channels.get(channel.0)?),
@@ -192,6 +205,9 @@ impl Verbs for Core {
     }
 
     fn resize_cq(&self, cq: Cq, cqe: u32) -> Answer<Cq> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.resize_cq(cq, cqe);
+        }
         let state = self.cqs.get(cq.id)?;
         // Nobody polls the old ring while the kernel moves on to the new one.
         let mut queue = lock(&state.queue);
@@ -211,6 +227,9 @@ impl Verbs for Core {
     }
 
     fn arm(&self, cq: Cq, solicited_only: bool) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.arm(cq, solicited_only);
+        }
         let answer = self
             .uctx
             .req_notify_cq(self.cqs.get(cq.id)?.handle, solicited_only);
@@ -218,6 +237,9 @@ impl Verbs for Core {
     }
 
     fn poll(&self, cq: Cq, max: u32) -> Answer<Vec<Wc>> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.poll(cq, max);
+        }
         let cq = self.cqs.get(cq.id)?;
         let mut queue = lock(&cq.queue);
         let cqes = std::iter::from_fn(|| queue.poll()).take(max as usize);
@@ -238,6 +260,9 @@ impl Verbs for Core {
     }
 
     fn destroy_cq(&self, cq: Cq) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.destroy_cq(self, cq);
+        }
         let state = self.cqs.get(cq.id)?;
         let answer = self.uctx.destroy_cq(state.handle);
         let reported = answer.map_err(|errno| fault("destroy a completion queue", errno))?;
@@ -257,6 +282,9 @@ impl Verbs for Core {
     }
 
     fn create_qp(&self, init: &QpInit) -> Answer<Qp> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.create_qp(self, init);
+        }
         let id = table::new_id();
         let srq = match init.srq {
             Some(srq) => Some(self.srqs.get(srq.id)?.handle),
@@ -322,6 +350,9 @@ impl Verbs for Core {
     }
 
     fn modify_qp(&self, qp: Qp, attr: &QpAttr) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.modify_qp(qp, attr);
+        }
         let state = self.qps.get(qp.id)?;
         let answer = self
             .uctx
@@ -334,6 +365,9 @@ impl Verbs for Core {
     }
 
     fn query_qp(&self, qp: Qp) -> Answer<QpReport> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.query_qp(qp);
+        }
         // Every attribute of the old set.
         let all = QpAttrMask(0x1f_ffff);
         let answer = self.uctx.query_qp(self.qps.get(qp.id)?.handle, all);
@@ -342,6 +376,9 @@ impl Verbs for Core {
     }
 
     fn destroy_qp(&self, qp: Qp) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.destroy_qp(qp);
+        }
         let answer = self.uctx.destroy_qp(self.qps.get(qp.id)?.handle);
         answer.map_err(|errno| fault("destroy a queue pair", errno))?;
         self.qps.remove(qp.id);
@@ -349,6 +386,9 @@ impl Verbs for Core {
     }
 
     fn post_send(&self, qp: Qp, list: &[SendWr]) -> Posted {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.post_send(qp, list);
+        }
         let first = |fault| PostFault { index: 0, fault };
         let state = self.qps.get(qp.id).map_err(first)?;
         let mut sq = lock(&state.sq);
@@ -406,6 +446,9 @@ impl Verbs for Core {
     }
 
     fn post_recv(&self, qp: Qp, list: &[RecvWr]) -> Posted {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.post_recv(qp, list);
+        }
         let state = self
             .qps
             .get(qp.id)
@@ -418,6 +461,9 @@ impl Verbs for Core {
     }
 
     fn create_srq(&self, pd: Pd, max_wr: u32, max_sge: u32, limit: u32) -> Answer<Srq> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.create_srq(self, pd, max_wr, max_sge, limit);
+        }
         let id = table::new_id();
         let answer = self.uctx.create_srq::<udata::CreateSrqResp>(&CreateSrq {
             pd: *self.pds.get(pd.0)?,
@@ -444,6 +490,9 @@ impl Verbs for Core {
     }
 
     fn modify_srq(&self, srq: Srq, max_wr: Option<u32>, limit: Option<u32>) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.modify_srq(srq, max_wr, limit);
+        }
         let state = self.srqs.get(srq.id)?;
         let mut mask = SrqAttrMask::NONE;
         if max_wr.is_some() {
@@ -464,6 +513,9 @@ impl Verbs for Core {
     }
 
     fn query_srq(&self, srq: Srq) -> Answer<SrqReport> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.query_srq(srq);
+        }
         let answer = self.uctx.query_srq(self.srqs.get(srq.id)?.handle);
         let attr = answer.map_err(|errno| fault("query a shared receive queue", errno))?;
         Ok(SrqReport {
@@ -474,6 +526,9 @@ impl Verbs for Core {
     }
 
     fn destroy_srq(&self, srq: Srq) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.destroy_srq(srq);
+        }
         let answer = self.uctx.destroy_srq(self.srqs.get(srq.id)?.handle);
         answer.map_err(|errno| fault("destroy a shared receive queue", errno))?;
         self.srqs.remove(srq.id);
@@ -481,6 +536,9 @@ impl Verbs for Core {
     }
 
     fn post_srq(&self, srq: Srq, list: &[RecvWr]) -> Posted {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.post_srq(srq, list);
+        }
         let state = self
             .srqs
             .get(srq.id)
@@ -490,6 +548,9 @@ impl Verbs for Core {
     }
 
     fn create_ah(&self, pd: Pd, route: &Route) -> Answer<Ah> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.create_ah(self, pd, route);
+        }
         let pd = *self.pds.get(pd.0)?;
         let answer = self
             .uctx
@@ -503,6 +564,9 @@ impl Verbs for Core {
     }
 
     fn destroy_ah(&self, ah: Ah) -> Answer<()> {
+        if let Some(mlx5) = &self.mlx5 {
+            return mlx5.destroy_ah(ah);
+        }
         let answer = self.uctx.destroy_ah(self.ahs.get(ah.0)?.handle);
         answer.map_err(|errno| fault("destroy an address handle", errno))?;
         self.ahs.remove(ah.0);
@@ -528,10 +592,11 @@ impl Verbs for Core {
         let rkey = (old & !0xff) | (old.wrapping_add(1) & 0xff);
         let mut bind = *bind;
         (bind.mw.rkey, bind.rkey) = (old, rkey);
+        bind.mw.id |= mlx5::TYPE_1;
         let mut wr = SendWr::new(id, Op::BindMw(bind), []);
         wr.flags = flags;
         self.post_send(qp, &[wr]).map_err(|post| post.fault)?;
-        lock(&self.bound).insert(bind.mw.id, rkey);
+        lock(&self.bound).insert(bind.mw.id & !mlx5::TYPE_1, rkey);
         Ok(rkey)
     }
 
@@ -543,16 +608,12 @@ impl Verbs for Core {
     }
 
     fn attach_mcast(&self, qp: Qp, gid: [u8; 16], lid: u16) -> Answer<()> {
-        let answer = self
-            .uctx
-            .attach_mcast(self.qps.get(qp.id)?.handle, gid, lid);
+        let answer = self.uctx.attach_mcast(self.qp_handle(qp)?, gid, lid);
         answer.map_err(|errno| fault("join a group", errno))
     }
 
     fn detach_mcast(&self, qp: Qp, gid: [u8; 16], lid: u16) -> Answer<()> {
-        let answer = self
-            .uctx
-            .detach_mcast(self.qps.get(qp.id)?.handle, gid, lid);
+        let answer = self.uctx.detach_mcast(self.qp_handle(qp)?, gid, lid);
         answer.map_err(|errno| fault("leave a group", errno))
     }
 
@@ -569,6 +630,14 @@ impl Verbs for Core {
 }
 
 impl Core {
+    /// What the kernel, or the driver, calls a queue pair.
+    fn qp_handle(&self, qp: Qp) -> Answer<handle::Qp> {
+        match &self.mlx5 {
+            Some(mlx5) => mlx5.qp_handle(qp),
+            None => Ok(self.qps.get(qp.id)?.handle),
+        }
+    }
+
     /// A type 1 window's key now.
     fn mws_rkey(&self, mw: Mw) -> u32 {
         lock(&self.bound).get(&mw.id).copied().unwrap_or(mw.rkey)

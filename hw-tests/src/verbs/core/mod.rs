@@ -1,18 +1,22 @@
-//! oxverbs' untyped core: the control path and rxe's data path, which the native API and the
-//! libibverbs plug-in both stand on. What the typed API makes impossible to say (a READ on an
+//! oxverbs' untyped core: the control path and the data paths of rxe and mlx5, which the native API and
+//! the libibverbs plug-in both stand on. What the typed API makes impossible to say (a READ on an
 //! unreliable pair, a transition without an attribute) can be said here, so that it is tested.
 
 mod calls;
 mod convert;
+mod mlx5;
 mod table;
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use oxverbs::control::kernel::Uctx;
+use oxverbs::control::mlx5::environment::Environment;
+use oxverbs::control::mlx5::{Mlx5Context, Opened};
 use oxverbs::data::rxe::{CompletionQueue, Doorbell, PostError, RecvQueue, SendQueue};
 use oxverbs::sys::errno::Errno;
 use oxverbs::sys::kernel::KernelRef;
@@ -25,12 +29,14 @@ use wqe_format::rxe;
 
 use super::memory::Memory;
 use super::types::*;
+use mlx5::Mlx5;
 use table::Table;
 
 /// A device opened by the core.
 #[derive(Debug)]
 pub(crate) struct Core {
-    uctx: Uctx,
+    uctx: Holder,
+    mlx5: Option<Mlx5>,
     events: OwnedFd,
     name: String,
     memory: Memory,
@@ -82,16 +88,58 @@ struct AhState {
     number: u32,
 }
 
+/// Who has the descriptor.
+#[derive(Debug)]
+enum Holder {
+    /// This.
+    Own(Uctx),
+    /// mlx5's context.
+    Mlx5(Arc<Mlx5Context>),
+}
+
+impl Deref for Holder {
+    type Target = Uctx;
+
+    fn deref(&self) -> &Uctx {
+        match self {
+            Self::Own(uctx) => uctx,
+            Self::Mlx5(context) => context.uctx(),
+        }
+    }
+}
+
 impl Core {
     pub(crate) fn open(name: &str) -> Answer<Self> {
-        let node = node_of(name)?;
         let what = |errno| fault("open the device", errno);
+        let node = node_of(name)?;
+        if is_mlx5(name) {
+            let uctx = Uctx::open(KernelRef::Linux, &node, DriverId::MLX5).map_err(what)?;
+            let opened = Mlx5Context::open(uctx, Environment::of_process());
+            return Self::over(name, opened.map_err(|error| what(error.into()))?);
+        }
         // The kernel refuses every command if the driver is another.
         let uctx = Uctx::open(KernelRef::Linux, &node, DriverId::RXE).map_err(what)?;
         uctx.get_context::<()>().map_err(what)?;
         let events = uctx.alloc_async_event().map_err(what)?;
-        Ok(Self {
+        Ok(Self::new(name, Holder::Own(uctx), None, events))
+    }
+
+    /// A context of mlx5.
+    fn over(name: &str, opened: Opened) -> Answer<Self> {
+        let context = opened.context;
+        let events = match opened.async_event {
+            Some(events) => events,
+            None => (context.uctx().alloc_async_event())
+                .map_err(|errno| fault("open the device", errno))?,
+        };
+        let mlx5 = Mlx5::new(context.clone());
+        Ok(Self::new(name, Holder::Mlx5(context), Some(mlx5), events))
+    }
+
+    fn new(name: &str, uctx: Holder, mlx5: Option<Mlx5>, events: OwnedFd) -> Self {
+        Self {
             uctx,
+            mlx5,
             events,
             name: name.to_owned(),
             memory: Memory::default(),
@@ -104,13 +152,18 @@ impl Core {
             ahs: Table::default(),
             mws: Table::default(),
             bound: Mutex::default(),
-        })
+        }
     }
 
     fn map(&self, info: &MmapInfo) -> Answer<SharedMapping> {
         SharedMapping::map(self.uctx.fd(), info.size as usize, info.offset)
             .map_err(|errno| fault("map a queue", errno))
     }
+}
+
+/// Whether the kernel's driver of a device is mlx5's.
+fn is_mlx5(name: &str) -> bool {
+    oxverbs::Device::named(name).is_ok_and(|device| device.driver() == oxverbs::Driver::Mlx5)
 }
 
 /// The uverbs node whose device has this name.
