@@ -1,25 +1,280 @@
-//! A device that this process drives.
+//! A device that this process drives: bringing it up and down.
+//!
+//! The order is Linux' (`drivers/net/ethernet/mellanox/mlx5/core/main.c`, `mlx5_function_setup`), with what a driver of
+//! one function in user space needs of it.
 
-use std::sync::Arc;
+use std::os::fd::AsFd;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
-use super::command::{CommandError, Commands};
+use wqe_format::mlx5::firmware::hca::TeardownHcaIn;
+use wqe_format::mlx5::firmware::{EventType, Opcode};
+
+use super::command::{CommandError, CommandQueue, Commands};
+use super::eq::{self, EventQueue, Request};
+use super::events::{EventSink, Reader, Shared, Task};
+use super::memory::Iommu;
+use super::pages::{DevicePages, When};
 use super::pci::Pci;
+use super::{segment, start};
+use crate::sys::errno::Errno;
+use crate::sys::eventfd::eventfd;
+use crate::sys::process::ProcessId;
 
-/// A ConnectX that is up.
+/// Entries of event queues, as a logarithm, where the device has as many (Linux `MLX5_NUM_ASYNC_EQE`).
+const LOG_EVENTS: u8 = 12;
+
+/// How a device is driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a command may take (Linux `MLX5_TO_CMD_MS`).
+    pub command_time: Duration,
+    /// How long firmware may take to come up after a reset (Linux `FW_PRE_INIT_TIMEOUT_MILI`).
+    pub firmware_time: Duration,
+    /// Completion vectors: event queues that completion queues choose from.
+    pub completion_vectors: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            command_time: Duration::from_secs(60),
+            firmware_time: Duration::from_secs(120),
+            completion_vectors: 2,
+        }
+    }
+}
+
+/// A ConnectX that is up. It goes down, and all its memory is taken back, when this is dropped.
 #[derive(Debug)]
 pub struct Hca {
-    pci: Arc<dyn Pci>,
-    commands: Arc<dyn Commands>,
+    shared: Arc<Shared>,
+    iommu: Arc<Iommu>,
+    owner: ProcessId,
+    /// The doorbell page of the event queues.
+    uar: Option<u32>,
+    readers: Vec<Reader>,
+    completion_queues: Vec<u8>,
+    firmware: [u16; 3],
 }
 
 impl Hca {
-    /// The function.
-    pub fn pci(&self) -> &Arc<dyn Pci> {
-        &self.pci
+    /// Resets a function and brings it up.
+    pub fn open(pci: Arc<dyn Pci>, options: Options) -> Result<Self, HcaError> {
+        let pci_failed = |what: &'static str| {
+            move |error: std::io::Error| HcaError::Process(what, Errno::from(error))
+        };
+        let failed = |what: &'static str| move |errno| HcaError::Process(what, errno);
+        let iommu = Iommu::new(pci.clone()).map_err(failed("ask for I/O addresses"))?;
+        pci.reset().map_err(pci_failed("reset the function"))?;
+        start::enable_bus(&*pci).map_err(failed("enable the function"))?;
+        segment::wait_for_firmware(&*pci, options.firmware_time)
+            .map_err(failed("wait for the firmware"))?;
+        let firmware = segment::firmware(&*pci).map_err(failed("read the firmware's version"))?;
+        let vectors = pci.vectors().min(2 + options.completion_vectors);
+        let interrupts = (0..vectors)
+            .map(|_| eventfd())
+            .collect::<Result<Vec<_>, _>>();
+        let interrupts = interrupts.map_err(failed("make eventfds"))?;
+        let fds: Vec<_> = interrupts.iter().map(AsFd::as_fd).collect();
+        pci.set_interrupts(&fds)
+            .map_err(pci_failed("set interrupts"))?;
+        let commands = CommandQueue::new(pci.clone(), &iommu, options.command_time)
+            .map_err(failed("make the command queue"))?;
+        let shared = Shared {
+            pages: DevicePages::new(iommu.clone()),
+            pci,
+            commands,
+            interrupts,
+            sink: Default::default(),
+        };
+        // From here on `drop` takes the device down as far as it came.
+        let mut hca = Self {
+            shared: Arc::new(shared),
+            iommu,
+            owner: ProcessId::current(),
+            uar: None,
+            readers: Vec::new(),
+            completion_queues: Vec::new(),
+            firmware,
+        };
+        hca.bring_up()?;
+        hca.start_events(options)?;
+        Ok(hca)
     }
 
-    /// Runs a firmware command.
-    pub fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), CommandError> {
-        self.commands.execute(input, output)
+    fn bring_up(&self) -> Result<(), HcaError> {
+        let run = |input: &[u8], output: &mut [u8]| self.execute(input, output);
+        start::enable(&run)?;
+        self.lend(When::Boot)?;
+        start::host_endianness(&run)?;
+        start::negotiate(&run)?;
+        self.lend(When::Init)?;
+        start::init(&run)?;
+        Ok(())
+    }
+
+    fn lend(&self, when: When) -> Result<(), CommandError> {
+        let run = |input: &[u8], output: &mut [u8]| self.execute(input, output);
+        let (function, count) = DevicePages::wanted(&run, when)?;
+        match u32::try_from(count) {
+            Ok(count) => self.shared.pages.give(&run, function, count),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn start_events(&mut self, options: Options) -> Result<(), HcaError> {
+        let run = |input: &[u8], output: &mut [u8]| self.execute(input, output);
+        let general = start::general(&run)?;
+        let uar = start::alloc_uar(&run)?;
+        self.uar = Some(uar);
+        let log_size = LOG_EVENTS.min(general.log_max_eq_sz()).max(6);
+        let vectors = self.shared.interrupts.len() as u16;
+        let make = |index: u16, events| {
+            let request = Request {
+                log_size,
+                vector: index.checked_rem(vectors).unwrap_or(0),
+                uar,
+                events,
+            };
+            let (pci, iommu) = (self.shared.pci.clone(), &self.iommu);
+            let queue = EventQueue::new(pci, iommu, &self.shared.commands, request)?;
+            let interrupt = (vectors > 0).then(|| request.vector.into());
+            Ok::<_, CommandError>((queue, interrupt))
+        };
+        let pages = make(1, eq::mask(&[EventType::PAGE_REQUEST]))?;
+        let mut queues = vec![make(0, start::events(&general))?];
+        let mut numbers = Vec::new();
+        for index in 0..options.completion_vectors.max(1) {
+            let queue = make(2 + index, [0; 4])?;
+            numbers.push(queue.0.number());
+            queues.push(queue);
+        }
+        self.completion_queues = numbers;
+        for (task, queues) in [(Task::Pages, vec![pages]), (Task::Events, queues)] {
+            let reader = Reader::start(self.shared.clone(), task, queues)
+                .map_err(|errno| HcaError::Process("start a thread", errno))?;
+            self.readers.push(reader);
+        }
+        Ok(())
+    }
+
+    /// The function.
+    pub fn pci(&self) -> &Arc<dyn Pci> {
+        &self.shared.pci
+    }
+
+    /// What of the process' memory the device reaches.
+    pub fn iommu(&self) -> &Arc<Iommu> {
+        &self.iommu
+    }
+
+    /// Pages that the firmware has borrowed.
+    pub fn device_pages(&self) -> u32 {
+        self.shared.pages.count()
+    }
+
+    /// The firmware's version.
+    pub fn firmware(&self) -> [u16; 3] {
+        self.firmware
+    }
+
+    /// The device's time, in its own units.
+    pub fn timer(&self) -> Result<u64, Errno> {
+        segment::timer(&**self.pci())
+    }
+
+    /// Numbers of the event queues of completion vectors.
+    pub fn completion_event_queues(&self) -> &[u8] {
+        &self.completion_queues
+    }
+
+    /// Says who is told of events.
+    pub fn set_sink(&self, sink: Weak<dyn EventSink>) {
+        let mut place = (self.shared.sink.lock()).unwrap_or_else(PoisonError::into_inner);
+        *place = Some(sink);
+    }
+
+    /// Whether this process opened it, rather than a parent.
+    pub fn is_ours(&self) -> bool {
+        self.owner.is_current()
+    }
+
+    /// Takes the device down in order. An error leaves it half way.
+    fn take_down(&mut self) -> Result<(), CommandError> {
+        let mut queues = Vec::new();
+        for reader in &mut self.readers {
+            queues.extend(reader.end());
+        }
+        let commands = &self.shared.commands;
+        for queue in &queues {
+            queue.destroy(commands)?;
+        }
+        if let Some(uar) = self.uar.take() {
+            start::dealloc_uar(&|input, output| commands.execute(input, output), uar)?;
+        }
+        let mut teardown = TeardownHcaIn::zeroed();
+        teardown.set_opcode(Opcode::TEARDOWN_HCA.0);
+        commands.execute(teardown.as_bytes(), &mut [0; 16])?;
+        let run = |input: &[u8], output: &mut [u8]| commands.execute(input, output);
+        self.shared.pages.reclaim(&run, 0, u32::MAX)?;
+        start::disable(&run)
+    }
+}
+
+impl Commands for Hca {
+    fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), CommandError> {
+        self.shared.commands.execute(input, output)
+    }
+}
+
+impl Drop for Hca {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
+        let down = self.take_down();
+        let pages_left = self.device_pages() > 0;
+        // A device that did not go down in order, or kept pages, still writes memory until it is reset.
+        if (down.is_err() || pages_left) && self.shared.pci.reset().is_ok() {
+            self.shared.pages.forget();
+        }
+        let _ = self.shared.pci.set_interrupts(&[]);
+    }
+}
+
+/// Why a device does not come up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HcaError {
+    /// A firmware command failed.
+    Command(CommandError),
+    /// Something of the process' or the platform's: what, and why.
+    Process(&'static str, Errno),
+}
+
+impl HcaError {
+    /// As an errno.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Command(error) => error.errno(),
+            Self::Process(_, errno) => *errno,
+        }
+    }
+}
+
+impl std::fmt::Display for HcaError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Command(error) => error.fmt(f),
+            Self::Process(what, errno) => write!(f, "cannot {what}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for HcaError {}
+
+impl From<CommandError> for HcaError {
+    fn from(error: CommandError) -> Self {
+        Self::Command(error)
     }
 }

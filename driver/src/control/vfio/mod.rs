@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`pci`] | the seam to the function: VFIO, or a device in software |
 //! | [`command`] | the command queue |
+//! | [`memory`] | what of the process' memory the device reaches |
 //! | [`hca`] | bringing the device up and down |
+//! | [`events`] | event queues, pages on request, health |
 //! | [`objects`] | verbs as firmware commands |
 //!
 //! # The seam to the nouns
@@ -30,6 +32,15 @@
 //! would (`ib_uverbs_comp_event_desc`, `ib_uverbs_async_event_desc`), so who reads or polls them sees no difference either.
 
 pub mod command;
+mod eq;
+pub mod events;
 pub mod hca;
+mod iova;
+pub mod memory;
 pub mod objects;
+mod pages;
 pub mod pci;
+mod segment;
+mod start;
+#[cfg(test)]
+mod test_device;

@@ -3,8 +3,14 @@
 use std::fmt;
 
 mod error;
+mod mailbox;
+mod queue;
+mod slots;
+#[cfg(test)]
+mod tests;
 
 pub use error::{CommandCause, CommandError};
+pub use queue::CommandQueue;
 
 /// Who runs firmware commands: the device's command queue, or a test.
 pub trait Commands: Send + Sync + fmt::Debug {
