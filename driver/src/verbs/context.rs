@@ -11,7 +11,7 @@ use super::advice;
 use super::attributes::{DeviceAttributes, PortAttributes};
 use super::channel::CompletionChannel;
 use super::cq::CompletionQueue;
-use super::device::{Device, Driver};
+use super::device::{Device, Driver, Guid, NodeType};
 use super::discovery;
 use super::event::{self, AsyncEvent};
 use super::gid::{Gid, GidEntry};
@@ -20,6 +20,9 @@ use crate::control::kernel::Uctx;
 use crate::control::mlx5::environment::Environment;
 use crate::control::mlx5::response::CqeVersion;
 use crate::control::mlx5::{Mlx5Context, OpenError, Opened};
+use crate::control::vfio;
+use crate::control::vfio::hca::Options;
+use crate::control::vfio::pci::Pci;
 use crate::error::{Error, Result};
 use crate::sys::fd::UverbsFd;
 use crate::sys::kernel::KernelRef;
@@ -115,6 +118,59 @@ impl Context {
     /// As for [`open`](Self::open).
     pub fn of_device(device: &Device) -> Result<Self> {
         Self::with_kernel(device, KernelRef::Linux)
+    }
+
+    /// Drives a function of PCI Express from this process, without a kernel driver: the one of a ConnectX, real or in
+    /// software. It is reset first.
+    ///
+    /// # Errors
+    ///
+    /// Says how far the device came, and what its firmware says.
+    pub fn over_pci(pci: Arc<dyn Pci>) -> Result<Self> {
+        Self::over_pci_with(pci, Options::default())
+    }
+
+    /// [`over_pci`](Self::over_pci), with a choice of how the device is driven.
+    ///
+    /// # Errors
+    ///
+    /// As for [`over_pci`](Self::over_pci).
+    pub fn over_pci_with(pci: Arc<dyn Pci>, options: Options) -> Result<Self> {
+        let name = pci.name();
+        let action = || format!("drive {name}");
+        let failed = |errno| Error::kernel(action(), errno);
+        let objects = vfio::open(pci, options)
+            .map_err(|error| Error::kernel(action(), error.errno()).advise(error.to_string()))?;
+        let guid = objects
+            .query_device_ex()
+            .map_err(failed)?
+            .attr
+            .base
+            .node_guid;
+        let uctx = Uctx::over(objects).map_err(failed)?;
+        let opened = open_mlx5(uctx, action)?;
+        let events = match opened.async_event {
+            Some(events) => events,
+            None => opened.context.uctx().alloc_async_event().map_err(failed)?,
+        };
+        let device = Device {
+            uverbs_name: String::new(),
+            node_type: NodeType::ChannelAdapter,
+            guid: Guid(u64::from_be_bytes(guid)),
+            driver: Driver::Mlx5,
+            abi_version: 1,
+            sysfs_path: Default::default(),
+            name,
+        };
+        let inner = ContextInner {
+            events: event_file(&KernelRef::Linux, events),
+            family: Family::Mlx5(opened.context),
+            device,
+            num_comp_vectors: opened.num_comp_vectors,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Opens `device` on a kernel of the caller's choice, for tests.
@@ -297,6 +353,11 @@ impl Context {
     pub fn query_pkey(&self, port: u8, index: u16) -> Result<u16> {
         let path = format!("ports/{port}/pkeys/{index}");
         let action = || format!("query partition key {index} of port {port}");
+        if let Some(objects) = self.inner.uctx().objects() {
+            return objects
+                .query_pkey(port, index)
+                .map_err(|errno| Error::kernel(action(), errno));
+        }
         let text = sysfs::read(&self.inner.device.sysfs_path.join(path))
             .map_err(|error| Error::kernel(action(), error.into()))?;
         u16::from_str_radix(text.trim_start_matches("0x"), 16)

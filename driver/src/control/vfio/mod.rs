@@ -32,6 +32,7 @@
 //! would (`ib_uverbs_comp_event_desc`, `ib_uverbs_async_event_desc`), so who reads or polls them sees no difference either.
 
 pub mod command;
+mod driven;
 mod eq;
 pub mod events;
 pub mod hca;
@@ -44,3 +45,5 @@ mod segment;
 mod start;
 #[cfg(test)]
 mod test_device;
+
+pub use driven::open;
