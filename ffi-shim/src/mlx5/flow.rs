@@ -130,6 +130,25 @@ fn specifications(mut from: &[u8], count: u8) -> Result<Vec<u8>, Errno> {
     Ok(to)
 }
 
+/// Bytes of a program's specifications.
+///
+/// # Safety
+///
+/// `count` specifications stand at `first`, each as long as it says.
+unsafe fn length(first: *const u8, count: u8) -> Result<usize, Errno> {
+    let mut length = 0;
+    for _ in 0..count {
+        let size = first.wrapping_add(length + 4).cast::<u16>();
+        // SAFETY: the size in the header of the next one, wherever it stands.
+        let size = usize::from(unsafe { size.read_unaligned() });
+        if size < HEADER {
+            return Err(Errno(libc::EINVAL));
+        }
+        length += size;
+    }
+    Ok(length)
+}
+
 pub(crate) unsafe extern "C" fn create_flow(
     qp: *mut ibv_qp,
     attr: *mut ibv_flow_attr,
@@ -145,13 +164,13 @@ pub(crate) unsafe extern "C" fn create_flow(
         if rule.comp_mask != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        let length = usize::from(rule.size)
-            .checked_sub(size_of::<ibv_flow_attr>())
-            .ok_or(Errno(libc::EINVAL))?;
-        // The specifications follow the attributes, of whose length the caller says that it is `size`.
-        let behind = attr.wrapping_add(1).cast::<u8>();
-        // SAFETY: `size` bytes in all by the verb's contract.
-        let specs = unsafe { slice(behind.cast_const(), length) };
+        // The specifications follow the attributes. Their sizes are what counts: programs (rdma-core's own pyverbs) leave
+        // them out of the rule's size.
+        let behind = attr.wrapping_add(1).cast::<u8>().cast_const();
+        // SAFETY: as many specifications by the verb's contract.
+        let length = unsafe { length(behind, rule.num_of_specs) }?;
+        // SAFETY: the lengths of all of them.
+        let specs = unsafe { slice(behind, length) };
         let specs = specifications(specs, rule.num_of_specs)?;
         let command = FlowAttr {
             r#type: rule.r#type,
@@ -223,6 +242,19 @@ mod tests {
         let extended = specifications(&spec(0x32 | INNER, 8, &[&[1; 12], &[2; 12]]), 1).unwrap();
         assert_eq!(extended[..6], [0x30, 1, 0, 0, 32, 0]);
         assert_eq!(extended[8..], [[1; 12], [2; 12]].concat());
+    }
+
+    /// A rule's length is that of its specifications, whatever its own size says.
+    #[test]
+    fn specifications_say_how_long_they_are() {
+        let two = [spec(0x20, 6, &[&[1; 34]]), spec(0x1001, 6, &[])].concat();
+        // SAFETY: two stand there.
+        assert_eq!(unsafe { length(two.as_ptr(), 2) }, Ok(46));
+        // SAFETY: none is read.
+        assert_eq!(unsafe { length(two.as_ptr(), 0) }, Ok(0));
+        // SAFETY: the one that ends before it begins is the last that is read.
+        let short = unsafe { length([0x20, 0, 0, 0, 5, 0].as_ptr(), 2) };
+        assert_eq!(short, Err(Errno(libc::EINVAL)));
     }
 
     #[test]
