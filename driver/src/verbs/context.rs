@@ -18,7 +18,6 @@ use super::gid::{Gid, GidEntry};
 use super::pd::ProtectionDomain;
 use crate::control::kernel::Uctx;
 use crate::control::mlx5::environment::Environment;
-use crate::control::mlx5::response::CqeVersion;
 use crate::control::mlx5::{Mlx5Context, OpenError, Opened};
 use crate::control::vfio;
 use crate::control::vfio::hca::Options;
@@ -425,18 +424,10 @@ pub(super) fn event_file(kernel: &KernelRef, fd: OwnedFd) -> UverbsFd {
 
 /// Opens an mlx5 device as the environment says.
 fn open_mlx5(uctx: Uctx, action: impl Fn() -> String) -> Result<Opened> {
-    let opened =
-        Mlx5Context::open(uctx, Environment::of_process()).map_err(|error| match error {
-            OpenError::Kernel(errno) => advice::open(action(), errno),
-            other => Error::refused(action(), other.to_string()),
-        })?;
-    if opened.context.limits().cqe_version == CqeVersion::V0 {
-        return Err(Error::refused(
-            action(),
-            "completions of this device carry no user index (it is older than ConnectX-4); use the plug-in",
-        ));
-    }
-    Ok(opened)
+    Mlx5Context::open(uctx, Environment::of_process()).map_err(|error| match error {
+        OpenError::Kernel(errno) => advice::open(action(), errno),
+        other => Error::refused(action(), other.to_string()),
+    })
 }
 
 fn driver(device: &Device) -> Option<DriverId> {

@@ -8,6 +8,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::cq::CqInner;
+use super::pd::PdInner;
 use crate::control::mlx5::cq::CqObject;
 use crate::control::mlx5::qp::QpObject;
 use crate::data::mlx5::{Completion, CompletionQueue, SrqShared};
@@ -33,6 +35,12 @@ pub(super) struct Cleanup {
 pub(super) enum Done {
     /// The queue pair's number is free again.
     Gone(#[expect(dead_code, reason = "owns the number and the rings")] QpObject),
+    /// The queue pair, which makes no completions any more, is destroyed: its number is its kernel's, who would give it to
+    /// the next one at once. What it uses stays until then.
+    Silent(
+        #[expect(dead_code, reason = "owns the queue pair and the rings")] QpObject,
+        #[expect(dead_code, reason = "as above")] Box<(Arc<PdInner>, [Arc<CqInner>; 2])>,
+    ),
     /// The queue pair may be posted to.
     StartedOver(Arc<AtomicU32>),
 }

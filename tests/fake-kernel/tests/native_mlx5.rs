@@ -40,8 +40,19 @@ fn device() -> &'static Device {
 }
 
 fn open() -> (FakeKernel, Context) {
+    open_with(config())
+}
+
+/// A device whose completions name queues by the kernel's numbers, as those before ConnectX-4.
+fn open_old() -> (FakeKernel, Context) {
+    let mut config = config();
+    config.mlx5.cqe_version = 0;
+    open_with(config)
+}
+
+fn open_with(config: Config) -> (FakeKernel, Context) {
     let device = device();
-    let kernel = FakeKernel::new(config());
+    let kernel = FakeKernel::new(config);
     let context = Context::with_kernel(device, kernel.kernel_ref()).expect("opens");
     (kernel, context)
 }
@@ -54,6 +65,13 @@ fn connect(qp: &mut QueuePair<Rc>) {
 #[test]
 fn send_write_read_and_atomics() {
     let (_kernel, context) = open();
+    traffic::send_write_read_and_atomics(&context, 0);
+}
+
+/// And on a device before ConnectX-4.
+#[test]
+fn the_same_by_the_kernels_numbers() {
+    let (_kernel, context) = open_old();
     traffic::send_write_read_and_atomics(&context, 0);
 }
 
@@ -102,7 +120,12 @@ fn queues_wrap() {
 /// their places in a shared queue back.
 #[test]
 fn completions_go_with_their_queue_pair() {
-    let (kernel, context) = open();
+    for open in [open, open_old] {
+        completions_go_with_it(open());
+    }
+}
+
+fn completions_go_with_it((kernel, context): (FakeKernel, Context)) {
     let pd = context.protection_domain().unwrap();
     let mut cq = context.completion_queue(64).unwrap();
     let mut srq = pd
@@ -295,4 +318,30 @@ fn halves_on_threads() {
     }
     drop(context);
     assert_eq!(kernel.census(), Census::default());
+}
+
+/// Whatever goes first, nothing is left, though a queue pair stays until its completions were cleaned.
+#[test]
+fn queue_pairs_by_the_kernels_numbers_leave_nothing() {
+    for first in 0..3 {
+        let (kernel, context) = open_old();
+        {
+            let pd = context.protection_domain().unwrap();
+            let mut cqs = [16, 16].map(|entries| context.completion_queue(entries).ok());
+            let cq = |at: usize| cqs[at].as_ref().unwrap();
+            let qp = pd.queue_pair::<Rc>(cq(0)).recv_completion_queue(cq(1));
+            let mut qp = Some(qp.create().unwrap());
+            match first {
+                2 => {
+                    qp = None;
+                    assert_eq!(cqs[0].as_mut().unwrap().poll().count(), 0);
+                }
+                at => cqs[at] = None,
+            }
+            drop(qp);
+            drop(pd);
+        }
+        drop(context);
+        assert_eq!(kernel.census(), Census::default(), "{first}");
+    }
 }

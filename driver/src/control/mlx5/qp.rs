@@ -4,10 +4,11 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use uverbs_abi::handle::{Cq, Pd, Qp, Srq, Xrcd};
-use uverbs_abi::types::{CreateQpFlags, DeviceCapFlags, QpCap, QpState, QpType};
+use uverbs_abi::types::{CreateQpFlags, DeviceCapFlags, QpAttrMask, QpCap, QpState, QpType};
 use uverbs_abi::udata::mlx5::{
     CreateQp as DriverInput, CreateQpFlags as DriverFlags, CreateQpResp, DciStreams,
 };
+use uverbs_abi::write::qp::{ExModifyQp, ModifyQp};
 
 use super::buffer::{Allocator, QueueBuffer, ResourceType, qp_alignment};
 use super::context::Mlx5Context;
@@ -569,6 +570,26 @@ impl QpObject {
         let events = self.context.uctx().destroy_qp(self.handle)?;
         self.destroyed = true;
         Ok(events)
+    }
+
+    /// Whether completions call it by the kernel's number, which another one has as soon as this is destroyed: its
+    /// completions have to be cleaned before.
+    pub(crate) fn lends_its_number(&self) -> bool {
+        !self.context.names_queues_by_index()
+    }
+
+    /// Brings it to RESET, where it makes no completions.
+    pub(crate) fn silence(&mut self) -> Result<(), Errno> {
+        let base = ModifyQp {
+            attr_mask: QpAttrMask::STATE,
+            qp_state: QpState::RESET,
+            ..ModifyQp::default()
+        };
+        let _ = self.modify(&ExModifyQp {
+            base,
+            ..ExModifyQp::default()
+        })?;
+        Ok(())
     }
 
     /// Destroys it in the kernel. Nothing has happened if that fails, as it does while it is in a

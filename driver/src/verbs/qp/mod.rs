@@ -95,10 +95,21 @@ impl Drop for QpInner {
             }
             Kernel::Mlx5 { object, .. } => {
                 let object = object.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(mut object) = object
-                    && object.destroy_in_kernel().is_ok()
-                    && let Some(key) = object.key()
-                {
+                let Some(mut object) = object else {
+                    return;
+                };
+                let Some(key) = object.key() else {
+                    return;
+                };
+                if object.lends_its_number() {
+                    if object.silence().is_ok() {
+                        let uses = (
+                            Arc::clone(&self.pd),
+                            [&self.send_cq, &self.recv_cq].map(Arc::clone),
+                        );
+                        self.clean_later(key, Done::Silent(object, Box::new(uses)));
+                    }
+                } else if object.destroy_in_kernel().is_ok() {
                     self.clean_later(key, Done::Gone(object));
                 }
             }
