@@ -35,6 +35,8 @@ mod qp_query;
 mod ring;
 mod srq;
 mod table;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::collections::HashMap;

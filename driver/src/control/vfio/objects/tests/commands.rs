@@ -1,0 +1,88 @@
+//! Bytes of commands.
+
+use uverbs_abi::types::{AccessFlags, MwType};
+use wqe_format::mlx5::firmware::mkey::CreateMkeyIn;
+
+use super::{cq, objects, pd};
+use crate::control::kernel::UserMr;
+
+const ALL: AccessFlags = AccessFlags(0xf);
+
+#[test]
+fn a_region_of_more_than_4_gib_takes_large_pages() {
+    let (device, objects) = objects();
+    let request = UserMr {
+        pd: pd(&objects),
+        start: 0x40_0000_0000,
+        length: 5 << 30,
+        hca_va: 0x40_0000_0000,
+        access: ALL,
+    };
+    // SAFETY: nobody looks at the memory.
+    let keys = unsafe { objects.reg_mr(&request) }.unwrap();
+    let bytes = device.last();
+    let command = CreateMkeyIn::new(&bytes[..]).unwrap();
+    let key = command.memory_key_mkey_entry();
+    assert_eq!((key.start_addr(), key.len()), (request.hca_va, 5 << 30));
+    assert_eq!(key.log_page_size(), 31);
+    assert_eq!(key.translations_octword_size(), 2);
+    assert_eq!(command.translations_octword_actual_size(), 2);
+    assert!(key.a() && key.rw() && key.rr() && key.lw() && key.lr());
+    let pages: Vec<_> = (bytes[CreateMkeyIn::SIZE..].chunks_exact(8))
+        .map(|page| u64::from_be_bytes(page.try_into().unwrap()))
+        .collect();
+    assert_eq!(pages, [0x40_0000_0000, 0x40_8000_0000, 0x41_0000_0000, 0]);
+    assert_eq!(keys.lkey, super::NUMBER << 8 | u32::from(key.mkey_7_0()));
+}
+
+#[test]
+fn a_region_that_is_named_otherwise_takes_the_pages_that_both_names_have() {
+    let (device, objects) = objects();
+    let request = UserMr {
+        pd: pd(&objects),
+        start: 0x40_0000_0000,
+        length: 1 << 20,
+        // alike in the lower 16 bits
+        hca_va: 0x1_0000,
+        access: AccessFlags::LOCAL_WRITE,
+    };
+    // SAFETY: nobody looks at the memory.
+    unsafe { objects.reg_mr(&request) }.unwrap();
+    let bytes = device.last();
+    let command = CreateMkeyIn::new(&bytes[..]).unwrap();
+    let key = command.memory_key_mkey_entry();
+    assert_eq!(key.log_page_size(), 16);
+    assert_eq!(key.translations_octword_size(), 8);
+    let zero_based = UserMr {
+        hca_va: 0x10,
+        ..request
+    };
+    // SAFETY: nobody looks at the memory.
+    assert!(unsafe { objects.reg_mr(&zero_based) }.is_err());
+}
+
+#[test]
+fn each_key_has_another_low_byte() {
+    let (_, objects) = objects();
+    let domain = pd(&objects);
+    let one = objects.alloc_mw(domain, MwType::TYPE_1).unwrap();
+    let two = objects.alloc_mw(domain, MwType::TYPE_2).unwrap();
+    assert_ne!(one.rkey, two.rkey);
+    assert_eq!(one.rkey >> 8, two.rkey >> 8);
+}
+
+#[test]
+fn doorbell_records_of_a_page_share_its_mapping() {
+    let (device, objects) = objects();
+    let one = cq(&objects, 0x20_0000, 63).unwrap();
+    assert_eq!(device.mappings(), 2);
+    let ring = super::super::ring::RECORD_PAGE;
+    let (address, record) = objects.record(0x7000_0ff8).unwrap();
+    assert_eq!(address, 0x7000_0ff8);
+    assert_eq!(device.mappings(), 2);
+    let (_, other) = objects.record(0x7000_0000 + ring).unwrap();
+    assert_eq!(device.mappings(), 3);
+    drop((record, other));
+    objects.destroy_cq(one).unwrap();
+    assert_eq!(device.mappings(), 0);
+}

@@ -1,0 +1,167 @@
+//! Objects over a device that records what it is told.
+
+mod commands;
+mod refusals;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use uverbs_abi::handle::{Cq, Pd};
+use uverbs_abi::udata::mlx5 as udata;
+use wqe_format::mlx5::firmware::caps::CapType;
+use wqe_format::mlx5::firmware::caps::command::{QueryHcaCapIn, QueryHcaCapOut};
+use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+use wqe_format::mlx5::firmware::{Opcode, Status};
+
+use super::{Identity, Mapped, Objects, Platform};
+use crate::control::kernel::CreateCq;
+use crate::control::vfio::command::{CommandError, Commands};
+use crate::control::vfio::pci::BarMapping;
+use crate::sys::errno::Errno;
+
+/// A device that does nothing but count, and remembers commands. It sees memory where the process sees it.
+#[derive(Debug, Default)]
+struct Recorder {
+    seen: Mutex<Vec<Vec<u8>>>,
+    /// Commands that are refused the next time, and how.
+    refusals: Mutex<VecDeque<(Opcode, Status)>>,
+    mapped: Arc<()>,
+    ethernet: bool,
+}
+
+/// The number of every object that it makes.
+const NUMBER: u32 = 0x1234;
+
+impl Recorder {
+    /// The last command.
+    fn last(&self) -> Vec<u8> {
+        self.seen.lock().unwrap().last().unwrap().clone()
+    }
+
+    fn opcodes(&self) -> Vec<Opcode> {
+        let seen = self.seen.lock().unwrap();
+        let opcode = |input: &Vec<u8>| Opcode(u16::from_be_bytes([input[0], input[1]]));
+        seen.iter().map(opcode).collect()
+    }
+
+    fn forget(&self) {
+        self.seen.lock().unwrap().clear();
+    }
+
+    fn refuse(&self, opcode: Opcode, status: Status) {
+        self.refusals.lock().unwrap().push_back((opcode, status));
+    }
+
+    /// Ranges that are mapped now.
+    fn mappings(&self) -> usize {
+        Arc::strong_count(&self.mapped) - 1
+    }
+
+    fn caps(&self) -> CmdHcaCap<[u8; CmdHcaCap::SIZE]> {
+        let mut caps = CmdHcaCap::zeroed();
+        caps.set_log_max_cq_sz(22)
+            .set_log_max_qp_sz(15)
+            .set_log_max_srq_sz(15)
+            .set_max_wqe_sz_rq(512)
+            .set_max_wqe_sz_sq(1024)
+            .set_log_max_ra_req_qp(4)
+            .set_log_max_ra_res_qp(4)
+            .set_log_max_msg(30)
+            .set_num_ports(1)
+            .set_cqe_version(1)
+            .set_cq_resize(true)
+            .set_cq_moderation(true)
+            .set_imaicl(true)
+            .set_sctr_data_cqe(true)
+            .set_dct(true)
+            .set_port_type(self.ethernet.into());
+        caps
+    }
+}
+
+impl Commands for Recorder {
+    fn execute(&self, input: &[u8], output: &mut [u8]) -> Result<(), CommandError> {
+        let opcode = Opcode(u16::from_be_bytes([input[0], input[1]]));
+        let mut refusals = self.refusals.lock().unwrap();
+        if refusals.front().is_some_and(|(which, _)| *which == opcode) {
+            let (_, status) = refusals.pop_front().unwrap();
+            return Err(CommandError::refused(opcode, status, 0xabc));
+        }
+        if opcode == Opcode::QUERY_HCA_CAP {
+            let asked = QueryHcaCapIn::new(input).unwrap();
+            let mut answer = QueryHcaCapOut::new(output).unwrap();
+            if CapType::of_op_mod(asked.op_mod()).0 == CapType::GENERAL {
+                let caps = self.caps();
+                answer.capability_mut()[..CmdHcaCap::SIZE].copy_from_slice(caps.as_bytes());
+            }
+            return Ok(());
+        }
+        self.seen.lock().unwrap().push(input.to_vec());
+        // where all that make something answer its number
+        output[9..12].copy_from_slice(&NUMBER.to_be_bytes()[1..]);
+        Ok(())
+    }
+}
+
+impl Platform for Recorder {
+    fn map(&self, address: u64, _bytes: u64) -> Result<Mapped, Errno> {
+        Ok(Mapped {
+            iova: address,
+            keep: Box::new(self.mapped.clone()),
+        })
+    }
+
+    fn event_queue(&self, vector: u32) -> Option<u32> {
+        (vector < 2).then_some(vector + 5)
+    }
+
+    fn completion_vectors(&self) -> u32 {
+        2
+    }
+
+    fn write_combining(&self) -> bool {
+        false
+    }
+
+    fn doorbell_page(&self, _number: u32) -> Result<BarMapping, Errno> {
+        Err(Errno(libc::ENODEV))
+    }
+
+    fn is_ours(&self) -> bool {
+        true
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::default()
+    }
+}
+
+fn objects() -> (Arc<Recorder>, Objects) {
+    let recorder = Arc::new(Recorder::default());
+    let objects = Objects::new(recorder.clone()).unwrap();
+    recorder.forget();
+    (recorder, objects)
+}
+
+fn pd(objects: &Objects) -> Pd {
+    objects.alloc_pd().unwrap().0
+}
+
+/// A completion queue whose ring begins at `ring`.
+fn cq(objects: &Objects, ring: u64, cqe: u32) -> Result<Cq, Errno> {
+    let request = CreateCq {
+        cqe,
+        comp_vector: 1,
+        ..CreateCq::default()
+    };
+    let input = udata::CreateCq {
+        buf_addr: ring,
+        db_addr: 0x7000_0040,
+        cqe_size: 64,
+        uar_page_index: 0x11,
+        flags: udata::CreateCqFlags::UAR_PAGE_INDEX,
+        ..udata::CreateCq::default()
+    };
+    // SAFETY: nobody looks at the memory.
+    unsafe { objects.create_cq(&request, &input) }.map(|made| made.handle)
+}
