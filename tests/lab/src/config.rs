@@ -72,9 +72,26 @@ impl Link {
     }
 }
 
+/// What is wrong with the cable between two software ConnectX; the default is nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Cable {
+    /// Of a million frames, those that are lost.
+    pub lost: u32,
+    /// Of a million frames, those that the next one overtakes.
+    pub reordered: u32,
+    /// Milliseconds that a frame is on its way.
+    pub delay: u32,
+    /// Chooses the frames.
+    pub seed: u64,
+}
+
 /// How a software ConnectX behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ConnectX {
+    /// A second one, joined to the first by a cable.
+    pub two: bool,
+    /// The cable.
+    pub cable: Cable,
     /// Link layer.
     pub link: Link,
     /// What no real device checks is fatal.
@@ -83,6 +100,32 @@ pub struct ConnectX {
     pub adversary: Option<u64>,
     /// Write a trace of its commands.
     pub trace: bool,
+}
+
+/// Where a guest meets another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Which of the two it is: 0 or 1.
+    pub number: u16,
+    /// A directory for the sockets between them.
+    pub sockets: PathBuf,
+}
+
+impl Peer {
+    /// Where the cable's ends meet.
+    pub(crate) fn cable(&self) -> PathBuf {
+        self.sockets.join("cable")
+    }
+
+    /// Of a guest's network card, by the guest's number.
+    pub(crate) fn network(&self, number: u16) -> PathBuf {
+        self.sockets.join(format!("network{number}"))
+    }
+
+    /// The other one's number.
+    pub(crate) fn other(&self) -> u16 {
+        1 - self.number
+    }
 }
 
 /// Which build of ours the guest sees.
@@ -138,6 +181,8 @@ pub struct Config {
     pub device: Device,
     /// What the software ConnectX is like, if that is the device.
     pub connectx: ConnectX,
+    /// The other guest, if there is one.
+    pub peer: Option<Peer>,
     /// Wiring of rxe devices.
     pub topology: Topology,
     /// Memory of the guest in MiB.
@@ -174,6 +219,7 @@ impl Default for Config {
             profile: Profile::default(),
             device: Device::default(),
             connectx: ConnectX::default(),
+            peer: None,
             topology: Topology::default(),
             memory: 2048,
             processors: 2,
@@ -195,6 +241,7 @@ impl Config {
     pub fn devices(&self) -> &'static [&'static str] {
         match self.device {
             Device::Rxe => self.topology.devices(),
+            Device::Mlx5 if self.connectx.two => &["mlx5_0", "mlx5_1"],
             Device::Mlx5 => &["mlx5_0"],
         }
     }
@@ -208,8 +255,16 @@ impl Config {
             Device::Mlx5 if self.topology == Topology::Pair => {
                 asked("a topology of two devices", "rxe")
             }
-            Device::Rxe if self.connectx != ConnectX::default() => {
-                asked("a link layer, strictness, a seed or a trace", "mlx5")
+            Device::Rxe if self.connectx != ConnectX::default() => asked(
+                "a link layer, a second device, a cable, strictness, a seed or a trace",
+                "mlx5",
+            ),
+            Device::Mlx5
+                if self.connectx.cable != Cable::default()
+                    && !self.connectx.two
+                    && self.peer.is_none() =>
+            {
+                anyhow::bail!("a cable has two ends: two devices, or two guests")
             }
             _ => Ok(()),
         }

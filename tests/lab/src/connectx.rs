@@ -1,4 +1,4 @@
-//! The software ConnectX of a guest: a process that serves it to QEMU over vfio-user.
+//! The software ConnectX of a guest, or two of them: a process that serves them to QEMU over vfio-user.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -27,18 +27,41 @@ pub(crate) struct Server {
 
 /// Files that the program writes, in the guest's directory and where they are kept.
 const LOG: &str = "soft-connectx.log";
-const TRACE: &str = "soft-connectx.trace";
+const TRACES: [&str; 2] = ["soft-connectx.trace", "soft-connectx.1.trace"];
+
+/// Where the guest gives it orders, in the guest's directory on the host.
+const CONTROL: &str = "share/connectx";
+
+fn percent(millionths: u32) -> String {
+    format!("{}%", f64::from(millionths) / 1e4)
+}
 
 impl Server {
-    /// Starts the program that serves on `socket`, with its files in `dir`.
-    pub(crate) fn start(config: &Config, dir: &Path, socket: &Path) -> Result<Self> {
+    /// Starts the program that serves on `sockets`, with its files in `dir`.
+    pub(crate) fn start(config: &Config, dir: &Path, sockets: &[PathBuf]) -> Result<Self> {
         let program = config
             .target()
             .join(config.profile.directory())
             .join("soft-connectx");
         let log = dir.join(LOG);
         let mut command = Command::new(&program);
-        command.arg("--socket").arg(socket);
+        for socket in sockets {
+            command.arg("--socket").arg(socket);
+        }
+        command.arg("--control").arg(dir.join(CONTROL));
+        if let Some(peer) = &config.peer {
+            command.arg("--cable").arg(peer.cable());
+            command.args(["--serial", &(peer.number + 1).to_string()]);
+        }
+        let cable = &config.connectx.cable;
+        for (name, value) in [
+            ("--loss", percent(cable.lost)),
+            ("--reorder", percent(cable.reordered)),
+            ("--delay", cable.delay.to_string()),
+            ("--cable-seed", cable.seed.to_string()),
+        ] {
+            command.args([name, &value]);
+        }
         command.args(["--link", config.connectx.link.name()]);
         if config.connectx.strict {
             command.arg("--strict");
@@ -47,7 +70,9 @@ impl Server {
             command.args(["--adversary", &seed.to_string()]);
         }
         if config.connectx.trace {
-            command.arg("--trace").arg(dir.join(TRACE));
+            for (_, name) in sockets.iter().zip(TRACES) {
+                command.arg("--trace").arg(dir.join(name));
+            }
         }
         let child = command
             .stdin(Stdio::null())
@@ -63,16 +88,19 @@ impl Server {
         let mut server = Self {
             child,
             dir: dir.to_owned(),
-            kept: config.target().join("lab"),
+            kept: match &config.peer {
+                None => config.target().join("lab"),
+                Some(peer) => config.target().join(format!("lab/guest{}", peer.number)),
+            },
         };
         let start = Instant::now();
-        while !socket.exists() {
+        while !sockets.iter().all(|socket| socket.exists()) {
             if let Some(status) = server.child.try_wait()? {
                 bail!("soft-connectx ended with {status}\n{}", server.log_tail());
             }
             if start.elapsed() > START {
                 bail!(
-                    "soft-connectx did not open its socket\n{}",
+                    "soft-connectx did not open its sockets\n{}",
                     server.log_tail()
                 );
             }
@@ -109,7 +137,7 @@ impl Server {
     /// Copies its log and trace, and the guest's console, to a place that outlives the guest.
     pub(crate) fn keep(&self) -> Result<PathBuf> {
         fs::create_dir_all(&self.kept).with_context(|| self.kept.display().to_string())?;
-        for name in [LOG, TRACE, "console.log"] {
+        for name in [LOG, "console.log"].into_iter().chain(TRACES) {
             let file = self.dir.join(name);
             if file.is_file() {
                 fs::copy(&file, self.kept.join(name))

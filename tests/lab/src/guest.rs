@@ -158,7 +158,11 @@ impl Guest {
         let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
         let connectx = match config.device {
             Device::Rxe => None,
-            Device::Mlx5 => Some(Server::start(config, dir.path(), &sockets.connectx())?),
+            Device::Mlx5 => Some(Server::start(
+                config,
+                dir.path(),
+                &sockets.connectx(config),
+            )?),
         };
         let command = qemu::command(config, &tools, &kernel, &root, dir.path(), &sockets)?;
         let (sender, events) = mpsc::channel();

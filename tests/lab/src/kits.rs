@@ -246,7 +246,7 @@ const MODULES: &[&str] = &[
 fn device_modules(device: Device) -> &'static [&'static str] {
     match device {
         Device::Rxe => &["?crc32_generic", "rdma_rxe", "dummy", "veth"],
-        Device::Mlx5 => &["mlx5_core", "mlx5_ib"],
+        Device::Mlx5 => &["virtio_net", "mlx5_core", "mlx5_ib"],
     }
 }
 

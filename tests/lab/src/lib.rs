@@ -58,7 +58,7 @@ pub mod setup;
 pub mod step;
 pub mod witness;
 
-pub use config::{Clock, Config, ConnectX, Device, Link, Profile, Provider, Topology};
+pub use config::{Cable, Clock, Config, ConnectX, Device, Link, Peer, Profile, Provider, Topology};
 pub use death::GuestDied;
 pub use guest::{Guest, Resources, Running, Stream, Versions};
 pub use interrupt::{Interrupted, interrupt};

@@ -15,6 +15,7 @@ use crate::config::{Clock, Config, Device};
 use crate::death::GuestDied;
 use crate::guest::POLL;
 use crate::kits::{KernelKit, Tools};
+use crate::setup;
 
 /// What QEMU's side tells the guest's owner.
 #[derive(Debug)]
@@ -51,8 +52,15 @@ impl Sockets {
     }
 
     /// Of the software ConnectX.
-    pub(crate) fn connectx(&self) -> PathBuf {
-        self.dir.path().join("connectx")
+    pub(crate) fn connectx(&self, config: &Config) -> Vec<PathBuf> {
+        let names = match config.device {
+            Device::Rxe => &[][..],
+            Device::Mlx5 => config.devices(),
+        };
+        names
+            .iter()
+            .map(|name| self.dir.path().join(name))
+            .collect()
     }
 }
 
@@ -123,14 +131,30 @@ pub(crate) fn command(
         "",
     )?);
     command.args(["-device", "virtserialport,chardev=control,name=control"]);
-    if config.device == Device::Mlx5 {
+    for (number, socket) in sockets.connectx(config).iter().enumerate() {
         let device = serde_json::json!({
             "driver": "vfio-user-pci",
-            "bus": "root0",
-            "socket": { "type": "unix", "path": sockets.connectx() },
+            "bus": format!("root{number}"),
+            "socket": { "type": "unix", "path": socket },
         });
-        command.args(["-device", "pcie-root-port,id=root0,chassis=1"]);
-        command.args(["-device", &device.to_string()]);
+        let port = format!("pcie-root-port,id=root{number},chassis={}", number + 1);
+        command.args(["-device", &port, "-device", &device.to_string()]);
+    }
+    if let Some(peer) = &config.peer {
+        let network = serde_json::json!({
+            "type": "dgram",
+            "id": "network",
+            "local": { "type": "unix", "path": peer.network(peer.number) },
+            "remote": { "type": "unix", "path": peer.network(peer.other()) },
+        });
+        let card = serde_json::json!({
+            "driver": "virtio-net-pci",
+            "netdev": "network",
+            "mac": setup::network_address(peer.number),
+            "romfile": "",
+        });
+        command.args(["-netdev", &network.to_string()]);
+        command.args(["-device", &card.to_string()]);
     }
     let share = dir.join("share");
     let checkout = config.checkout();

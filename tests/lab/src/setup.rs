@@ -14,10 +14,15 @@ pub const PROVIDER_ABIS: [u32; 5] = [34, 57, 59, 64, 65];
 /// Variables of every step.
 pub(crate) fn environment(config: &Config) -> String {
     let profile = config.profile.directory();
-    format!(
+    let mut environment = format!(
         "export PATH=/oxverbs/target/{profile}/examples:/oxverbs/target/{profile}:$PATH\n\
          export OXVERBS_CHECKOUT=/oxverbs/checkout OXVERBS_TARGET=/oxverbs/target/{profile}\n"
-    )
+    );
+    if let Some(peer) = &config.peer {
+        let (number, ip) = (peer.number, network_ip(peer.other()));
+        let _ = writeln!(environment, "export LAB_GUEST={number} LAB_PEER={ip}");
+    }
+    environment
 }
 
 /// Runs once, before the first step, with `sh -e`.
@@ -48,13 +53,8 @@ pub(crate) fn script(config: &Config) -> String {
     }
     match (config.device, config.topology) {
         (Device::Rxe, Topology::Loopback) => script += LOOPBACK,
-        (Device::Rxe, Topology::Pair) => script += PAIR,
-        (Device::Mlx5, _) => {
-            script += MLX5;
-            if config.connectx.link == Link::Roce {
-                script += MLX5_NETDEV;
-            }
-        }
+        (Device::Rxe, Topology::Pair) => script.extend([PAIR, ROUTES, PAIR_DEVICES]),
+        (Device::Mlx5, _) => script += &mlx5(config),
     }
     let gid = config.gid_index();
     for device in config.devices() {
@@ -85,14 +85,8 @@ END
 rdma link add rxe0 type rxe netdev ox0
 ";
 
-/// Both ends live in one network namespace, because rxe of Linux 6.12 receives in the initial one only. Policy routing
-/// sends packets between the two addresses over the cable instead of through the loopback device.
+/// A virtual cable with an rxe device at each end.
 const PAIR: &str = "\
-for f in all default; do
-    echo 0 >/proc/sys/net/ipv4/conf/$f/rp_filter
-    echo 1 >/proc/sys/net/ipv4/conf/$f/accept_local
-    echo 1 >/proc/sys/net/ipv4/conf/$f/arp_ignore
-done
 ip -batch - <<END
 link set lo up
 link add ox0 mtu 4200 address 52:54:00:0a:09:01 type veth peer name ox1 mtu 4200 address 52:54:00:0a:09:02
@@ -100,31 +94,116 @@ addr add 10.9.0.1/24 dev ox0
 addr add 10.9.0.2/24 dev ox1
 link set ox0 up
 link set ox1 up
-route add 10.9.0.2 dev ox0 src 10.9.0.1 table 101
-route add 10.9.0.1 dev ox1 src 10.9.0.2 table 102
+END
+net0=ox0 net1=ox1
+";
+
+/// Both ends live in one network namespace, because rxe of Linux 6.12 receives in the initial one only. Policy routing
+/// sends packets between the two addresses over the cable instead of through the loopback device.
+const ROUTES: &str = "\
+for f in all default $net0 $net1; do
+    echo 0 >/proc/sys/net/ipv4/conf/$f/rp_filter
+    echo 1 >/proc/sys/net/ipv4/conf/$f/accept_local
+    echo 1 >/proc/sys/net/ipv4/conf/$f/arp_ignore
+done
+ip -batch - <<END
+route add 10.9.0.2 dev $net0 src 10.9.0.1 table 101
+route add 10.9.0.1 dev $net1 src 10.9.0.2 table 102
 rule add pref 100 lookup local
 rule add pref 10 iif lo from 10.9.0.1 to 10.9.0.2 lookup 101
 rule add pref 11 iif lo from 10.9.0.2 to 10.9.0.1 lookup 102
 rule del pref 0
 END
+";
+
+/// Joins rxe devices to the ends of [`PAIR`].
+const PAIR_DEVICES: &str = "\
 rdma link add rxe0 type rxe netdev ox0
 rdma link add rxe1 type rxe netdev ox1
 ";
 
-/// Waits for what the driver makes of the device.
-const MLX5: &str = "\
-ip link set lo up
+/// `connectx ORDER...` gives the guest's software ConnectX an order (`soft-connectx --help` names them at `--control`) and
+/// waits until it is done.
+const ORDERS: &str = r#"
+cat >/run/oxverbs/bin/connectx <<'END'
+#!/bin/sh
+exec 9>/run/oxverbs/connectx.lock
+flock 9
+rm -f /share/connectx.answer
+echo "$*" >/share/connectx.new
+mv /share/connectx.new /share/connectx
 n=0
-until [ -e /sys/class/infiniband/mlx5_0 ]; do
+until [ -e /share/connectx.answer ]; do
     n=$((n + 1))
-    [ $n -lt 150 ] || { echo 'no RDMA device mlx5_0: the mlx5 drivers did not accept the device'; dmesg | grep mlx5; exit 1; }
+    [ $n -lt 500 ] || { echo 'connectx: no answer' >&2; exit 1; }
     sleep 0.02
 done
-";
+read -r result answer </share/connectx.answer
+[ "$result" = ok ] || { echo "connectx: $answer" >&2; exit 1; }
+echo "$answer"
+END
+chmod 755 /run/oxverbs/bin/connectx
+"#;
 
-/// An address for the network interface; its MTU leaves room for RDMA's largest path MTU and its headers.
-const MLX5_NETDEV: &str = "\
-net=$(ls /sys/class/infiniband/mlx5_0/device/net) || { echo 'mlx5_0 has no network interface'; exit 1; }
-ip link set $net mtu 4200 up
-ip addr add 10.9.0.1/24 dev $net
-";
+/// The MAC address of the network card between two guests.
+pub(crate) fn network_address(number: u16) -> String {
+    format!("52:54:00:0a:0a:{:02x}", number + 1)
+}
+
+/// The IP address that the other guest reaches a guest at, whatever the link layer of the RDMA devices.
+fn network_ip(number: u16) -> String {
+    format!("10.9.1.{}", number + 1)
+}
+
+/// Waits for what the drivers make of the devices.
+fn mlx5(config: &Config) -> String {
+    let mut script = format!("ip link set lo up\n{ORDERS}");
+    let first = config.peer.as_ref().map_or(0, |peer| peer.number);
+    for (number, device) in (0..).zip(config.devices()) {
+        let _ = write!(
+            script,
+            "n=0\n\
+             until [ -e /sys/class/infiniband/{device} ]; do\n\
+                 n=$((n + 1))\n\
+                 [ $n -lt 150 ] || {{ echo 'no RDMA device {device}: the mlx5 drivers did not accept the device'; dmesg | grep mlx5; exit 1; }}\n\
+                 sleep 0.02\n\
+             done\n"
+        );
+        if config.connectx.link == Link::Roce {
+            // The MTU leaves room for RDMA's largest path MTU and its headers.
+            let address = first + number + 1;
+            let _ = write!(
+                script,
+                "net{number}=$(ls /sys/class/infiniband/{device}/device/net) || {{ echo '{device} has no network interface'; exit 1; }}\n\
+                 ip link set $net{number} mtu 4200 up\n\
+                 ip addr add 10.9.0.{address}/24 dev $net{number}\n"
+            );
+        }
+    }
+    if config.connectx.two && config.connectx.link == Link::Roce {
+        script += ROUTES;
+    }
+    if let Some(peer) = &config.peer {
+        let (mac, ip) = (network_address(peer.number), network_ip(peer.number));
+        let _ = write!(
+            script,
+            "net=$(grep -l {mac} /sys/class/net/*/address)\n\
+             net=${{net%/address}}\n\
+             net=${{net##*/}}\n\
+             ip link set $net up\n\
+             ip addr add {ip}/24 dev $net\n"
+        );
+    }
+    for device in config.devices() {
+        let _ = write!(
+            script,
+            "n=0\n\
+             until grep -q ACTIVE /sys/class/infiniband/{device}/ports/1/state; do\n\
+                 n=$((n + 1))\n\
+                 [ $n -lt 500 ] || {{ echo \"{device} is $(cat /sys/class/infiniband/{device}/ports/1/state)\"; exit 1; }}\n\
+                 sleep 0.02\n\
+             done\n"
+        );
+    }
+    script
+}

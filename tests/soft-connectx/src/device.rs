@@ -33,6 +33,8 @@ pub struct Device {
     /// What was last told by [`Device::tick`].
     pub(crate) now: Duration,
     pub(crate) link: Option<Box<dyn Link>>,
+    /// Whether there is somebody at the cable's other end; without a cable the port reaches itself.
+    pub(crate) carrier: bool,
     pub(crate) pci: ConfigSpace,
     pub(crate) segment: InitSegment,
     pub(crate) commands: CommandQueue,
@@ -83,6 +85,7 @@ impl Device {
             stalled: events::Stalled::default(),
             now: Duration::ZERO,
             link: None,
+            carrier: true,
             config,
             memory,
             interrupts,
@@ -142,6 +145,7 @@ impl Device {
         self.caps = Caps::new(&self.config);
         self.hca = Hca::default();
         self.port = Port::new(&self.config);
+        self.port.up = self.carrier;
         self.pages = Pages::default();
         self.resources = Resources::new(&self.config);
         self.uar = uar::Assembly::default();
@@ -166,7 +170,7 @@ impl Device {
         self.checks.first()
     }
 
-    /// Cuts the port's link, or brings it up again; the driver is told.
+    /// Cuts the port's link, or brings it up again; the driver is told. A reset does not mend a cable.
     pub fn set_link(&mut self, up: bool) {
         port::set_link(self, up);
     }

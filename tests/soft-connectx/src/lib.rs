@@ -46,6 +46,7 @@
 //! | `wire` | packets |
 //! | `checks` | what a real device never checks |
 //! | `caps` | capabilities |
+//! | [`cable`] | what a cable does to frames |
 //! | [`trace`] | commands, dumped as the driver dumps them |
 //! | `server` | the device for QEMU (feature `server`) |
 
@@ -56,6 +57,7 @@
 #![forbid(unsafe_code)]
 
 mod adversary;
+pub mod cable;
 mod caps;
 mod checks;
 mod command;

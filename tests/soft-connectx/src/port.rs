@@ -21,7 +21,10 @@ pub(crate) const DEFAULT_PKEY: u16 = 0xffff;
 /// The port's state.
 #[derive(Debug)]
 pub(crate) struct Port {
+    /// Whether frames go in and out.
     pub(crate) up: bool,
+    /// Whether the driver wants it up.
+    pub(crate) wanted: bool,
     pub(crate) lid: u16,
     pub(crate) sm_lid: u16,
     /// High half of every GID of an InfiniBand port.
@@ -169,6 +172,7 @@ impl Port {
     pub(crate) fn new(config: &Config) -> Port {
         Port {
             up: true,
+            wanted: true,
             lid: config.lid(),
             sm_lid: 1,
             prefix: 0xfe80 << 48,
@@ -194,8 +198,21 @@ impl Port {
     }
 }
 
-/// Plugs the cable in or out, so that the driver is told.
+/// Whether the driver wants the port up (`PAOS`).
+pub(crate) fn want(device: &mut Device, wanted: bool) {
+    device.port.wanted = wanted;
+    settle(device);
+}
+
+/// Plugs the cable in or out.
 pub(crate) fn set_link(device: &mut Device, up: bool) {
+    device.carrier = up;
+    settle(device);
+}
+
+/// The port is up if it is wanted and there is somebody at the other end; the driver is told of a change.
+fn settle(device: &mut Device) {
+    let up = device.carrier && device.port.wanted;
     if device.port.up == up {
         return;
     }

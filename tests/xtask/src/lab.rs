@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use lab::{
-    Config, ConnectX, Device, Ended, Guest, GuestDied, Interrupted, Kernel, Link, Profile,
+    Cable, Config, ConnectX, Device, Ended, Guest, GuestDied, Interrupted, Kernel, Link, Profile,
     Provider, Step, Stream, Topology, Userland,
 };
 use serde::Serialize;
@@ -70,7 +70,51 @@ impl DeviceArguments {
             strict,
             adversary,
             trace,
+            ..ConnectX::default()
         }
+    }
+}
+
+/// A second mlx5 device, and the cable.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct CableArguments {
+    /// Number of mlx5 devices in the guest; two are joined by a cable.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    devices: u8,
+    /// How likely the cable between mlx5 devices loses a frame: a number up to 1, or a percentage.
+    #[arg(long, value_name = "P", default_value = "0%", value_parser = parse_chance)]
+    loss: u32,
+    /// How likely a frame on the cable is overtaken by the next one.
+    #[arg(long, value_name = "P", default_value = "0%", value_parser = parse_chance)]
+    reorder: u32,
+    /// Milliseconds that a frame is on its way.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    delay: u32,
+    /// Chooses which frames are lost and overtaken.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    cable_seed: u64,
+}
+
+impl CableArguments {
+    fn cable(&self) -> Cable {
+        Cable {
+            lost: self.loss,
+            reordered: self.reorder,
+            delay: self.delay,
+            seed: self.cable_seed,
+        }
+    }
+}
+
+/// A probability, in millionths.
+fn parse_chance(text: &str) -> Result<u32, String> {
+    let (number, whole) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if (0.0..=whole).contains(&number) => Ok((number / whole * 1e6).round() as u32),
+        _ => Err("a number from 0 to 1 or a percentage is wanted".to_owned()),
     }
 }
 
@@ -79,6 +123,8 @@ impl DeviceArguments {
 pub(crate) struct GuestArguments {
     #[command(flatten)]
     pub(crate) device: DeviceArguments,
+    #[command(flatten)]
+    pub(crate) cable: CableArguments,
     /// Kernel of the guest.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kernel: Kernel,
@@ -129,7 +175,11 @@ impl GuestArguments {
             provider: self.provider,
             profile: Profile::of(self.release),
             device: self.device.device,
-            connectx: self.device.connectx(),
+            connectx: ConnectX {
+                two: self.cable.devices == 2,
+                cable: self.cable.cable(),
+                ..self.device.connectx()
+            },
             topology: self.topology,
             memory: self.memory,
             huge_pages: self.huge_pages,

@@ -130,15 +130,17 @@ fn administrative_state(
     let asked = PaosReg::new(data)?;
     if written {
         match asked.admin_status() {
-            UP => port::set_link(device, true),
-            DOWN => port::set_link(device, false),
+            UP => port::want(device, true),
+            DOWN => port::want(device, false),
             _ => return Err(bad_parameter("the port is brought up or down")),
         }
     }
-    let state = if device.port.up { UP } else { DOWN };
+    let status = |up| if up { UP } else { DOWN };
     let mut register = PaosReg::zeroed();
     register.set_local_port(asked.local_port());
-    register.set_admin_status(state).set_oper_status(state);
+    register
+        .set_admin_status(status(device.port.wanted))
+        .set_oper_status(status(device.port.up));
     Ok(register.into_inner().to_vec())
 }
 
