@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use lab::{
-    Cable, Config, ConnectX, Device, Ended, Guest, GuestDied, Interrupted, Kernel, Link, Profile,
-    Provider, Step, Stream, Topology, Userland,
+    Cable, Config, ConnectX, Device, Ended, Guest, GuestDied, Interrupted, Kernel, Link, Pair,
+    Profile, Provider, Step, Stream, Topology, Userland,
 };
 use serde::Serialize;
 
@@ -19,7 +19,11 @@ use crate::cargo;
 /// The first use downloads about 210 MB of Debian packages into $XDG_CACHE_HOME/oxverbs; later ones start in seconds.
 /// The mirror is the host's apt's, or $OXVERBS_DEBIAN_MIRROR.
 ///
-/// Exit status: the command's; 128 + N if signal N killed it; 124 after a timeout; 125 if the lab failed or the guest died.
+/// In the guest, `connectx ORDER` gives the mlx5 devices an order while they work: cut, restore, loss P, reorder P, delay MS,
+/// fail DEVICE, reset DEVICE, status (DEVICE is 0 or 1).
+///
+/// Exit status: the command's, of two guests that of the first one that failed; 128 + N if signal N killed it; 124 after a
+/// timeout; 125 if the lab failed or the guest died.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -30,7 +34,12 @@ pub(crate) struct Arguments {
     /// Write what was run and what came of it to this file.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Command and its arguments; a shell line wants `sh -c LINE`.
+    /// Number of guests. Two have an mlx5 device each, joined by a cable, and a network: $LAB_GUEST is a guest's number,
+    /// 0 or 1, and $LAB_PEER the other one's IP address.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    guests: u8,
+    /// Command and its arguments; a shell line wants `sh -c LINE`. Two guests run it each, or one command each, with `--`
+    /// between them.
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -260,20 +269,120 @@ pub(crate) fn end_guests_on_ctrl_c() -> Result<()> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let config = arguments.guest.config();
+    let commands: Vec<&[String]> = arguments.command.split(|word| word == "--").collect();
+    if arguments.guests == 1 && commands.len() > 1 {
+        bail!("one guest runs one command");
+    }
+    if commands.len() > 2 || commands.iter().any(|command| command.is_empty()) {
+        bail!("two guests run the same command, or one each");
+    }
     arguments.guest.build()?;
     end_guests_on_ctrl_c()?;
-    let config = arguments.guest.config();
-    let mut guest = Guest::boot(&config)?;
+    let timeout = Duration::from_secs(arguments.timeout);
+    let (reports, json) = if arguments.guests == 1 {
+        let mut guest = Guest::boot(&config)?;
+        let report = command(&mut guest, commands[0], timeout, "", echo)?;
+        let json = serde_json::to_string_pretty(&report)?;
+        (vec![report], json)
+    } else {
+        let reports = both(&mut Pair::boot(&config)?, &commands, timeout)?;
+        let json = serde_json::to_string_pretty(&reports)?;
+        (reports, json)
+    };
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, json + "\n").with_context(|| path.display().to_string())?;
+    }
+    let mut codes = reports.iter().map(|report| report.exit_code);
+    let code = codes.find(|code| *code != 0).unwrap_or(0);
+    Ok(u8::try_from(code).unwrap_or(125))
+}
+
+/// Runs the commands of two guests at once.
+fn both<'a>(
+    pair: &mut Pair,
+    commands: &[&'a [String]],
+    timeout: Duration,
+) -> Result<Vec<Report<'a>>> {
+    let commands = commands.iter().cycle();
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (pair.guests.iter_mut().zip(commands).enumerate())
+            .map(|(number, (guest, &words))| {
+                scope.spawn(move || {
+                    let mut lines = Lines::new(number);
+                    let output = |stream, bytes: &[u8]| lines.add(stream, bytes);
+                    let report = command(guest, words, timeout, &format!(" {number}"), output);
+                    lines.end();
+                    report
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| match thread.join() {
+                Ok(report) => report,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    })
+}
+
+/// What a guest prints, in whole lines with the guest's number in front.
+struct Lines {
+    number: usize,
+    pending: [Vec<u8>; 2],
+}
+
+impl Lines {
+    fn new(number: usize) -> Self {
+        Self {
+            number,
+            pending: Default::default(),
+        }
+    }
+
+    fn add(&mut self, stream: Stream, bytes: &[u8]) {
+        let pending = &mut self.pending[usize::from(stream == Stream::Stderr)];
+        pending.extend(bytes);
+        while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = pending.drain(..=end).collect();
+            echo(
+                stream,
+                &[format!("{}| ", self.number).as_bytes(), &line].concat(),
+            );
+        }
+    }
+
+    fn end(&mut self) {
+        for (stream, at) in [(Stream::Stdout, 0), (Stream::Stderr, 1)] {
+            if !self.pending[at].is_empty() {
+                self.add(stream, b"\n");
+            }
+        }
+    }
+}
+
+/// Runs a command in a guest; `number` names the guest if there are two.
+fn command<'a>(
+    guest: &mut Guest,
+    command: &'a [String],
+    timeout: Duration,
+    number: &str,
+    output: impl FnMut(Stream, &[u8]),
+) -> Result<Report<'a>> {
+    let config = guest.config().clone();
     let versions = guest.versions().clone();
-    eprintln!("lab: {versions}, up in {:.1} s", guest.boot_seconds());
-    let step = Step::program(arguments.command.join(" "), &arguments.command);
-    let step = step.timeout(Duration::from_secs(arguments.timeout));
+    eprintln!(
+        "lab{number}: {versions}, up in {:.1} s",
+        guest.boot_seconds()
+    );
+    let step = Step::program(command.join(" "), command).timeout(timeout);
     let mut report = Report {
         versions,
         device: config.device,
         connectx: (config.device == Device::Mlx5).then_some(config.connectx),
         provider: config.provider,
-        command: &arguments.command,
+        command,
         ended: Ended::GuestDied,
         exit_code: LAB_FAILED,
         seconds: 0.0,
@@ -281,45 +390,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         claims: Vec::new(),
         kernel_complaints: Vec::new(),
     };
-    match guest.run_with(step, echo) {
+    match guest.run_with(step, output) {
         Ok(outcome) => {
             report.ended = outcome.ended;
             report.exit_code = outcome.ended.code();
             report.seconds = outcome.seconds;
         }
         // Named below, after the report has been written.
-        Err(error) if error.is::<GuestDied>() => eprintln!("lab: {error:#}"),
+        Err(error) if error.is::<GuestDied>() => eprintln!("lab{number}: {error:#}"),
         Err(error) => return Err(error),
     }
     match report.ended {
         Ended::Exit(_) | Ended::GuestDied => {}
         Ended::TimedOut => eprintln!(
-            "lab: the command was killed after its timeout of {} s",
-            arguments.timeout
+            "lab{number}: the command was killed after its timeout of {} s",
+            timeout.as_secs()
         ),
-        ended => eprintln!("lab: the command was {ended}"),
+        ended => eprintln!("lab{number}: the command was {ended}"),
     }
     report.kernel_complaints = guest.complaints();
     let wanted = report.exit_code != 0 || !report.kernel_complaints.is_empty();
     if (wanted || config.connectx.trace)
         && let Some(dir) = guest.keep_device_log()?
     {
-        eprintln!("lab: the device's log is in {}", dir.display());
+        eprintln!("lab{number}: the device's log is in {}", dir.display());
     }
     if report.ended != Ended::GuestDied {
         for complaint in &report.kernel_complaints {
-            eprintln!("lab: the guest's kernel said: {complaint}");
+            eprintln!("lab{number}: the guest's kernel said: {complaint}");
         }
-        let claimed = show_claims(&mut guest, &mut report.claims)?;
+        let claimed = show_claims(guest, &mut report.claims)?;
         if !claimed && report.exit_code == 0 {
             report.exit_code = LAB_FAILED;
         }
     }
-    if let Some(path) = &arguments.json {
-        std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
-            .with_context(|| path.display().to_string())?;
-    }
-    Ok(u8::try_from(report.exit_code).unwrap_or(125))
+    Ok(report)
 }
 
 /// Shows which provider serves each device; whether the intended one serves all of them.
