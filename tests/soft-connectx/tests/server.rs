@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -127,4 +127,109 @@ fn a_strict_device_ends_by_the_first_mistake() {
         let names_it = said.contains("ended by the first mistake: ReservedCommandBit");
         assert_eq!(names_it, code == Some(3), "{said}");
     }
+}
+
+/// Gives an order and returns what is answered.
+fn order(file: &Path, lines: &str) -> String {
+    let beside = |end: &str| PathBuf::from(format!("{}{end}", file.display()));
+    let (new, answer) = (beside(".new"), beside(".answer"));
+    let _ = std::fs::remove_file(&answer);
+    std::fs::write(&new, lines).unwrap();
+    std::fs::rename(&new, file).unwrap();
+    let start = Instant::now();
+    loop {
+        if let Ok(text) = std::fs::read_to_string(&answer) {
+            return text;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "no answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn two_devices_take_orders_and_end_when_both_clients_are_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+    let control = dir.path().join("control");
+    let (second, file) = (two.to_str().unwrap(), control.to_str().unwrap());
+    let more = [
+        "--socket",
+        second,
+        "--control",
+        file,
+        "--loss",
+        "0.25%",
+        "--delay",
+        "2",
+    ];
+    let mut program = start(&one, &more);
+    let mut clients = [connect(&one), connect(&two)];
+    let answers = order(
+        &control,
+        "status\nloss 2\nreorder 1%\nfail 1\nfail 2\nreset 0\n",
+    );
+    let words: Vec<&str> = answers
+        .lines()
+        .map(|line| line.split_once(' ').unwrap().0)
+        .collect();
+    assert_eq!(
+        words,
+        ["ok", "error", "ok", "ok", "error", "ok"],
+        "{answers}"
+    );
+    assert!(answers.starts_with("ok way 0: 0 carried"), "{answers}");
+    // The syndrome of the health buffer, at 0x23d (`mlx5_init_seg` of Linux' device.h).
+    for (client, syndrome) in clients.iter_mut().zip([0, 1]) {
+        let mut byte = [0xff];
+        client.region_read(BAR0, 0x23d, &mut byte).unwrap();
+        assert_eq!(byte[0], syndrome);
+    }
+    let [first, other] = clients;
+    drop(first);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(program.try_wait().unwrap().is_none(), "one is still served");
+    drop(other);
+    assert!(program.wait().unwrap().success());
+}
+
+#[test]
+fn two_programs_meet_at_a_cable() {
+    let dir = tempfile::tempdir().unwrap();
+    let cable = dir.path().join("cable");
+    let path = |name: &str| dir.path().join(name);
+    let more = |control: &str, serial: &str| {
+        let words = [
+            "--cable",
+            cable.to_str().unwrap(),
+            "--control",
+            control,
+            "--serial",
+            serial,
+        ];
+        words.map(str::to_owned)
+    };
+    let mut programs = Vec::new();
+    for (name, serial) in [("a", "1"), ("b", "2")] {
+        let words = more(path(&format!("{name}.control")).to_str().unwrap(), serial);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        programs.push(start(&path(name), &words));
+        let start = Instant::now();
+        while !cable.exists() {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let clients = [connect(&path("a")), connect(&path("b"))];
+    for name in ["a.control", "b.control"] {
+        assert_eq!(order(&path(name), "cut\nrestore"), "ok done\nok done\n");
+        assert!(order(&path(name), "fail 1").starts_with("error "));
+    }
+    drop(clients);
+    for program in programs {
+        let output = program.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("the cable has another end"), "{said}");
+    }
+    assert!(!cable.exists());
 }

@@ -47,6 +47,14 @@ def order(*words):
     subprocess.run(["connectx", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
 
 
+def provider():
+    """File name of the provider's library that this process has loaded."""
+    with open("/proc/self/maps") as maps:
+        files = {os.path.basename(line.split()[-1]) for line in maps}
+    found = [file for file in files if file.startswith(("libmlx5", "liboxverbs"))]
+    return " ".join(sorted(found))
+
+
 def event_descriptors():
     found = set()
     for fd in os.listdir("/proc/self/fd"):
@@ -348,4 +356,4 @@ for fault in sys.argv[2:] or FAULTS:
         told = FAULTS[fault]()
     except PyverbsRDMAError as error:
         told = {"error": str(error)}
-    print(json.dumps({"fault": fault, **told}), flush=True)
+    print(json.dumps({"fault": fault, "provider": provider(), **told}), flush=True)

@@ -10,6 +10,7 @@ use lab::cache::Cache;
 use lab::{Config, ConnectX, Device, Kernel, Profile, Provider, Userland, witness};
 use serde::Serialize;
 
+mod faults;
 pub(crate) mod suite;
 pub(crate) mod verdict;
 
@@ -33,6 +34,10 @@ pub(crate) struct Arguments {
     /// What is compared with official; `official` proves the harness itself.
     #[arg(long, value_enum, default_value_t)]
     candidate: Provider,
+    /// Not the suite, but faults: two mlx5 devices joined by a cable; frames are lost, the cable is cut, keys and lengths are
+    /// wrong, a device fails or is reset, all under traffic. The completions and events must be the same.
+    #[arg(long, conflicts_with = "filter")]
+    faults: bool,
 }
 
 /// How the suite is run: what `compare` and `control` have alike.
@@ -145,6 +150,9 @@ struct Compared<'a> {
 const HUGE_PAGES: u32 = 64;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    if arguments.faults {
+        return faults::run(arguments);
+    }
     let config = arguments.suite.config(arguments.candidate);
     arguments.suite.build(&config)?;
     end_guests_on_ctrl_c()?;

@@ -231,25 +231,13 @@ impl Bench {
     }
 
     fn command(&self, provider: Provider, which: &str) -> String {
-        let expected = match (provider, self.config.device) {
-            (Provider::Official, Device::Rxe) => "librxe-rdmav",
-            (Provider::Official, Device::Mlx5) => "libmlx5",
-            (Provider::Ours, _) => "liboxverbs",
-        };
+        let expected = provider_file(provider, &self.config);
         let (device, gid) = (self.config.devices()[0], self.config.gid_index());
         let runner = format!(
             "exec python3 /tmp/runner.py /tmp/suite/tests {expected} {TEST_TIMEOUT} {device} {gid} {}",
             quote(which)
         );
-        if provider == Provider::Official && self.config.provider == Provider::Ours {
-            // In a mount namespace of its own, Debian's configuration is uncovered again.
-            format!(
-                "exec unshare --mount sh -c {}",
-                quote(&format!("umount /etc/libibverbs.d && {runner}"))
-            )
-        } else {
-            runner
-        }
+        under(provider, &self.config, &runner)
     }
 
     fn leftover(&mut self, before: &[Resources]) -> Result<Leftover> {
@@ -264,6 +252,28 @@ impl Bench {
         Ok(Some(format!(
             "kernel objects are left: before {before:?}, after {now:?}"
         )))
+    }
+}
+
+/// How the file names of a provider begin.
+pub(super) fn provider_file(provider: Provider, config: &Config) -> &'static str {
+    match (provider, config.device) {
+        (Provider::Official, Device::Rxe) => "librxe-rdmav",
+        (Provider::Official, Device::Mlx5) => "libmlx5",
+        (Provider::Ours, _) => "liboxverbs",
+    }
+}
+
+/// A command under a provider, in a guest that has ours.
+pub(super) fn under(provider: Provider, config: &Config, command: &str) -> String {
+    if provider == Provider::Official && config.provider == Provider::Ours {
+        // In a mount namespace of its own, Debian's configuration is uncovered again.
+        format!(
+            "exec unshare --mount sh -c {}",
+            quote(&format!("umount /etc/libibverbs.d && {command}"))
+        )
+    } else {
+        command.to_owned()
     }
 }
 
