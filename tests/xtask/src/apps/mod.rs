@@ -101,6 +101,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         // The Rust programs are ours by themselves.
         runs.retain(|run| !run.native);
     }
+    if config.provider == Provider::Ours && config.device == Device::Mlx5 {
+        let before = runs.len();
+        runs.retain(|run| !run.libmlx5);
+        if runs.len() < before {
+            println!(
+                "left out: {} runs of programs that link libmlx5, which is there before any plug-in and serves them",
+                before - runs.len()
+            );
+        }
+    }
     if runs.is_empty() {
         bail!("no run matches");
     }

@@ -38,6 +38,8 @@ struct Template {
     provider: Sides,
     #[serde(default)]
     native: bool,
+    #[serde(default)]
+    libmlx5: bool,
     #[serde(default = "yes")]
     ci: bool,
     /// The guests' devices that can run it; none: all.
@@ -120,6 +122,8 @@ pub(crate) struct Run {
     pub(crate) provider: Sides,
     /// A Rust program takes part.
     pub(crate) native: bool,
+    /// A program of it links libmlx5.
+    pub(crate) libmlx5: bool,
     pub(crate) ci: bool,
     /// Why Debian's provider does not pass it, if so.
     pub(crate) cannot: Option<String>,
@@ -207,6 +211,7 @@ fn expand(template: &Template, words: &[(&str, &str)]) -> Result<Run> {
         server_ends: template.server_ends,
         provider: template.provider,
         native: template.native,
+        libmlx5: template.libmlx5,
         ci: template.ci,
         cannot: None,
     })
