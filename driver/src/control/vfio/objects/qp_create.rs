@@ -37,6 +37,8 @@ pub(super) struct QueuePair {
     user_handle: u64,
     events: Option<Arc<EventFile>>,
     told: AtomicU32,
+    /// Where its doorbell record is for the device, if it has receives of its own.
+    pub(super) record: Option<u64>,
     _srq: Option<Arc<SharedQueue>>,
     _xrcd: Option<Arc<Xrcdn>>,
     _ring: Option<Ring>,
@@ -214,6 +216,7 @@ impl Objects {
                 user_handle: request.user_handle,
                 events,
                 told: AtomicU32::new(0),
+                record: (input.rq_wqe_count != 0).then_some(record_address),
                 _srq: srq,
                 _xrcd: xrcd,
                 _ring: ring,

@@ -144,6 +144,10 @@ impl Objects {
             .set_opcode(opcode.0)
             .set_qpn(qp.number)
             .set_opt_param_mask(meant(mask) & allowed(from, to, qp.service));
+        if let (Some(record), QpState::RESET) = (qp.record, from) {
+            // said again, as the kernel does
+            input.qpc_mut().set_dbr_addr(record);
+        }
         let next = self.describe(&mut input.qpc_mut(), &qp, attr, *state)?;
         self.run_bytes::<16>(input.as_bytes())?;
         *state = State { state: to, ..next };

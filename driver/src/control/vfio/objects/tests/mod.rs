@@ -1,6 +1,7 @@
 //! Objects over a device that records what it is told.
 
 mod commands;
+mod golden;
 mod refusals;
 
 use std::collections::VecDeque;
@@ -25,11 +26,13 @@ struct Recorder {
     seen: Mutex<Vec<Vec<u8>>>,
     /// Commands that are refused the next time, and how.
     refusals: Mutex<VecDeque<(Opcode, Status)>>,
+    /// Numbers of the next objects.
+    numbers: Mutex<VecDeque<u32>>,
     mapped: Arc<()>,
     ethernet: bool,
 }
 
-/// The number of every object that it makes.
+/// The number of every object that nothing else was said of.
 const NUMBER: u32 = 0x1234;
 
 impl Recorder {
@@ -50,6 +53,11 @@ impl Recorder {
 
     fn refuse(&self, opcode: Opcode, status: Status) {
         self.refusals.lock().unwrap().push_back((opcode, status));
+    }
+
+    /// What the next object is called.
+    fn call(&self, number: u32) {
+        self.numbers.lock().unwrap().push_back(number);
     }
 
     /// Ranges that are mapped now.
@@ -98,7 +106,8 @@ impl Commands for Recorder {
         }
         self.seen.lock().unwrap().push(input.to_vec());
         // where all that make something answer its number
-        output[9..12].copy_from_slice(&NUMBER.to_be_bytes()[1..]);
+        let number = self.numbers.lock().unwrap().pop_front().unwrap_or(NUMBER);
+        output[9..12].copy_from_slice(&number.to_be_bytes()[1..]);
         Ok(())
     }
 }
@@ -112,7 +121,7 @@ impl Platform for Recorder {
     }
 
     fn event_queue(&self, vector: u32) -> Option<u32> {
-        (vector < 2).then_some(vector + 5)
+        (vector < 2).then_some(vector + 2)
     }
 
     fn completion_vectors(&self) -> u32 {
