@@ -10,7 +10,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use oxverbs::{Context, Device, devices};
+use oxverbs::{Context, devices, vfio_devices};
 
 /// Print the attributes of RDMA devices.
 #[derive(Parser, Debug)]
@@ -33,25 +33,34 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     report::main(|| {
+        // A device that this process would drive itself needs no RDMA in the kernel.
+        let own = vfio_devices();
+        let kernels = match devices() {
+            Err(_) if !own.is_empty() => Vec::new(),
+            found => found?,
+        };
+        let names = kernels.iter().map(|device| device.name().to_owned());
         if arguments.list {
-            let devices = devices()?;
-            let plural = if devices.len() == 1 { "" } else { "s" };
-            println!("{} HCA{plural} found:", devices.len());
-            for device in devices {
-                println!("\t{}", device.name());
+            let names: Vec<_> = names.chain(own).collect();
+            let plural = if names.len() == 1 { "" } else { "s" };
+            println!("{} HCA{plural} found:", names.len());
+            for name in names {
+                println!("\t{name}");
             }
             println!();
             return Ok(());
         }
-        let devices = match &arguments.device {
-            Some(name) => vec![Device::named(name)?],
-            None => devices()?,
+        let names = match arguments.device {
+            Some(ref name) => vec![name.clone()],
+            // To open one of ours resets it, so that is asked for, or there is no other.
+            None if kernels.is_empty() => own,
+            None => names.collect(),
         };
-        if devices.is_empty() {
+        if names.is_empty() {
             return Err("No IB devices found".into());
         }
-        for device in devices {
-            print(&Context::of_device(&device)?, &arguments)?;
+        for name in names {
+            print(&Context::open(&name)?, &arguments)?;
         }
         Ok(())
     })

@@ -14,5 +14,6 @@ pub mod pages;
 pub mod poll;
 pub mod process;
 pub mod sysfs;
+pub mod vfio;
 
 pub use errno::Errno;

@@ -37,7 +37,12 @@ pub(super) fn open(action: String, errno: Errno) -> Error {
 /// Memory that does not register.
 pub(super) fn register(action: String, errno: Errno) -> Error {
     let advice: Cow<'static, str> = match errno.0 {
-        libc::ENOMEM => memlock(limits::memlock(), limits::pinned_kib()).into(),
+        libc::ENOMEM => locked_memory().into(),
+        libc::ENOSPC => {
+            "there are as many mappings as the IOMMU's driver grants: raise dma_entry_limit of \
+             vfio_iommu_type1, or register fewer, larger ranges"
+                .into()
+        }
         libc::EFAULT => "the range is not mapped, or not writable although the access asks for \
              writing"
             .into(),
@@ -48,6 +53,11 @@ pub(super) fn register(action: String, errno: Errno) -> Error {
         _ => return Error::kernel(action, errno),
     };
     Error::kernel(action, errno).advise(advice)
+}
+
+/// How much memory may be locked, and how to raise that.
+pub(super) fn locked_memory() -> String {
+    memlock(limits::memlock(), limits::pinned_kib())
 }
 
 fn memlock(limit: Option<u64>, pinned_kib: Option<u64>) -> String {

@@ -21,6 +21,7 @@ use crate::control::mlx5::environment::Environment;
 use crate::control::mlx5::{Mlx5Context, OpenError, Opened};
 use crate::control::vfio;
 use crate::control::vfio::hca::Options;
+use crate::control::vfio::linux::{VFIO, VfioPci};
 use crate::control::vfio::pci::Pci;
 use crate::error::{Error, Result};
 use crate::sys::fd::UverbsFd;
@@ -84,13 +85,18 @@ impl ContextInner {
 }
 
 impl Context {
-    /// Opens the device called `name`, such as `rxe0`.
+    /// Opens the device called `name`, such as `rxe0`, or `vfio:0000:3b:00.0` for one that vfio-pci has and this process
+    /// shall drive.
     ///
     /// # Errors
     ///
-    /// Says what to do: modules to load, names there are, rights on the device node.
+    /// Says what to do: modules to load, names there are, rights on the device node, commands that give a device to
+    /// vfio-pci.
     pub fn open(name: &str) -> Result<Self> {
-        Self::of_device(&Device::named(name)?)
+        match name.strip_prefix(VFIO) {
+            Some(address) => Self::over_pci(Arc::new(VfioPci::open(address)?)),
+            None => Self::of_device(&Device::named(name)?),
+        }
     }
 
     /// Opens the first device that this library drives.
@@ -138,8 +144,14 @@ impl Context {
         let name = pci.name();
         let action = || format!("drive {name}");
         let failed = |errno| Error::kernel(action(), errno);
-        let objects = vfio::open(pci, options)
-            .map_err(|error| Error::kernel(action(), error.errno()).advise(error.to_string()))?;
+        let objects = vfio::open(pci, options).map_err(|error| {
+            let errno = error.errno();
+            Error::kernel(action(), errno).advise(match errno.0 {
+                // Memory that a device reaches is locked.
+                libc::ENOMEM => format!("{error}; {}", advice::locked_memory()),
+                _ => error.to_string(),
+            })
+        })?;
         let guid = objects
             .query_device_ex()
             .map_err(failed)?

@@ -28,7 +28,7 @@ pub use completion::Completion;
 pub use context::Context;
 pub use cq::{CompletionQueue, Completions};
 pub use device::{Device, Driver, Guid, NodeType, Transport};
-pub use discovery::devices;
+pub use discovery::{devices, vfio_devices};
 pub use event::{AsyncEvent, Subject};
 pub use gid::{Gid, GidEntry, GidType};
 pub use id::ObjectId;

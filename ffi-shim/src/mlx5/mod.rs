@@ -8,7 +8,7 @@ use std::sync::Arc;
 use oxverbs::ffi_core::mlx5_control::environment::Environment;
 use oxverbs::ffi_core::mlx5_control::{self as core, Mlx5Context, OpenError};
 use oxverbs::ffi_core::uverbs_abi::types::DriverId;
-use oxverbs::ffi_core::{Errno, Uctx};
+use oxverbs::ffi_core::{Errno, MLX5_DEVICE_IDS, Uctx};
 
 use crate::abi::driver::{verbs_device_ops, verbs_match_ent};
 use crate::abi::release::Op;
@@ -84,22 +84,14 @@ impl Mlx5 {
     }
 }
 
-/// PCI vendor of all of them.
+/// PCI vendor of all of them; compared, with the device's id, where the kernel does not say the driver.
 const MELLANOX: u16 = 0x15b3;
-/// PCI devices: ConnectX from Connect-IB to 10, then BlueField (rdma-core 65 `providers/mlx5/mlx5.c`). Compared where the
-/// kernel does not say the driver.
-const DEVICES: [u16; 25] = [
-    0x1011, 0x1012, 0x1013, 0x1014, 0x1015, 0x1016, 0x1017, 0x1018, 0x1019, 0x101a, 0x101b, 0x101c,
-    0x101d, 0x101e, 0x101f, 0x1021, 0x1023, 0x1025, 0x1027, 0x2101, 0xa2d2, 0xa2d3, 0xa2d6, 0xa2dc,
-    0xa2df,
-];
-
-static MATCHES: Static<[verbs_match_ent; DEVICES.len() + 2]> = Static({
-    let mut table = [match_end(); DEVICES.len() + 2];
+static MATCHES: Static<[verbs_match_ent; MLX5_DEVICE_IDS.len() + 2]> = Static({
+    let mut table = [match_end(); MLX5_DEVICE_IDS.len() + 2];
     table[0] = match_driver(DriverId::MLX5);
     let mut index = 0;
-    while index < DEVICES.len() {
-        table[index + 1] = match_pci(MELLANOX, DEVICES[index]);
+    while index < MLX5_DEVICE_IDS.len() {
+        table[index + 1] = match_pci(MELLANOX, MLX5_DEVICE_IDS[index]);
         index += 1;
     }
     table

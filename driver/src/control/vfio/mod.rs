@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`pci`] | the seam to the function: VFIO, or a device in software |
+//! | [`linux`] | the one by Linux' VFIO |
 //! | [`command`] | the command queue |
 //! | [`memory`] | what of the process' memory the device reaches |
 //! | [`hca`] | bringing the device up and down |
@@ -37,6 +38,7 @@ mod eq;
 pub mod events;
 pub mod hca;
 mod iova;
+pub mod linux;
 pub mod memory;
 pub mod objects;
 mod pages;

@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 /// writes no memory of the process but what [`dma_map`](Self::dma_map) gave it, and nothing of a range any more once
 /// [`dma_unmap`](Self::dma_unmap) returned successfully.
 pub trait Pci: Send + Sync + fmt::Debug {
-    /// How users know the function, such as `0000:3b:00.0`.
+    /// How users know the function, such as `vfio:0000:3b:00.0`.
     fn name(&self) -> String;
 
     /// Reads the configuration space.

@@ -5,6 +5,7 @@ mod sysfs;
 
 use super::advice;
 use super::device::Device;
+use crate::control::vfio::linux::{Function, VFIO};
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -22,6 +23,15 @@ pub fn devices() -> Result<Vec<Device>> {
         Ok(devices) if !devices.is_empty() => Ok(devices),
         _ => sysfs::devices(&sysfs_root),
     }
+}
+
+/// Names of the mlx5 devices that no driver of the kernel has, but vfio-pci for programs such as this:
+/// `vfio:0000:3b:00.0`. [`Context::open`](super::Context::open) takes them.
+pub fn vfio_devices() -> Vec<String> {
+    let all = Function::all_mlx5(&sys::sysfs::root());
+    let mine = all.iter().filter(|function| function.is_for_programs());
+    mine.map(|function| format!("{VFIO}{}", function.address))
+        .collect()
 }
 
 /// The device called `name`, or an error that lists those there are.
