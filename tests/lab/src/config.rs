@@ -49,6 +49,15 @@ pub enum Device {
     Rxe,
     /// The software ConnectX, under Linux' own mlx5 drivers.
     Mlx5,
+    /// The software ConnectX behind an IOMMU, given to user space by vfio-pci.
+    Vfio,
+}
+
+impl Device {
+    /// Whether a software ConnectX is behind it.
+    pub fn is_connectx(self) -> bool {
+        matches!(self, Self::Mlx5 | Self::Vfio)
+    }
 }
 
 /// Link layer of a software ConnectX.
@@ -237,12 +246,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Names of the guest's RDMA devices.
+    /// Names of the guest's RDMA devices; those of VFIO are no kernel's.
     pub fn devices(&self) -> &'static [&'static str] {
         match self.device {
             Device::Rxe => self.topology.devices(),
             Device::Mlx5 if self.connectx.two => &["mlx5_0", "mlx5_1"],
             Device::Mlx5 => &["mlx5_0"],
+            Device::Vfio if self.connectx.two => &["vfio:0000:01:00.0", "mlx5_0"],
+            Device::Vfio => &["vfio:0000:01:00.0"],
         }
     }
 
@@ -252,14 +263,14 @@ impl Config {
             anyhow::bail!("{what} is of {of}, and the device asked for is another")
         };
         match self.device {
-            Device::Mlx5 if self.topology == Topology::Pair => {
+            Device::Mlx5 | Device::Vfio if self.topology == Topology::Pair => {
                 asked("a topology of two devices", "rxe")
             }
             Device::Rxe if self.connectx != ConnectX::default() => asked(
                 "a link layer, a second device, a cable, strictness, a seed or a trace",
-                "mlx5",
+                "mlx5 or vfio",
             ),
-            Device::Mlx5
+            Device::Mlx5 | Device::Vfio
                 if self.connectx.cable != Cable::default()
                     && !self.connectx.two
                     && self.peer.is_none() =>
@@ -275,8 +286,10 @@ impl Config {
         match (self.device, self.connectx.link) {
             // The kernel puts the link-local GIDs first; mlx5 has each in RoCE v1 and v2.
             (Device::Rxe, _) => 1,
-            (Device::Mlx5, Link::Ib) => 0,
+            (Device::Mlx5 | Device::Vfio, Link::Ib) => 0,
             (Device::Mlx5, Link::Roce) => 3,
+            // Without a kernel in between there is the one that the driver made of the port's own address.
+            (Device::Vfio, Link::Roce) => 0,
         }
     }
 

@@ -158,7 +158,7 @@ impl Guest {
         let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
         let connectx = match config.device {
             Device::Rxe => None,
-            Device::Mlx5 => Some(Server::start(
+            Device::Mlx5 | Device::Vfio => Some(Server::start(
                 config,
                 dir.path(),
                 &sockets.connectx(config),

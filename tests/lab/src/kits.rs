@@ -61,6 +61,8 @@ const GUEST_PACKAGES: &[&str] = &[
     "librdmacm1",
     "python3",
     "python3-pyverbs",
+    // pyverbs' tests of DevX and of VFIO build commands with it.
+    "python3-scapy",
     "perftest",
     "qperf",
     "iproute2",
@@ -84,7 +86,7 @@ const fn userland_recipe(name: &'static str, suites: &'static [&'static str]) ->
         essential: true,
         only_prefix: "",
         filter: not_documentation,
-        version: 2,
+        version: 3,
     }
 }
 
@@ -97,7 +99,7 @@ const fn kernel_recipe(name: &'static str, suites: &'static [&'static str]) -> R
         essential: false,
         only_prefix: "linux-",
         filter: kernel_parts,
-        version: 2,
+        version: 3,
     }
 }
 
@@ -141,7 +143,7 @@ fn not_documentation(path: &str) -> bool {
 
 /// The image and those modules that an RDMA guest could want; the rest (sound, graphics, media) is most of a kernel.
 fn kernel_parts(path: &str) -> bool {
-    const WANTED: [&str; 14] = [
+    const WANTED: [&str; 15] = [
         "arch/",
         "block/",
         "crypto/",
@@ -156,6 +158,7 @@ fn kernel_parts(path: &str) -> bool {
         "fs/",
         "lib/",
         "net/",
+        "virt/",
     ];
     if path.starts_with("boot/") {
         return true;
@@ -247,6 +250,7 @@ fn device_modules(device: Device) -> &'static [&'static str] {
     match device {
         Device::Rxe => &["?crc32_generic", "rdma_rxe", "dummy", "veth"],
         Device::Mlx5 => &["virtio_net", "mlx5_core", "mlx5_ib"],
+        Device::Vfio => &["vfio_pci", "vfio_iommu_type1"],
     }
 }
 

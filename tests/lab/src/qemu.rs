@@ -55,7 +55,7 @@ impl Sockets {
     pub(crate) fn connectx(&self, config: &Config) -> Vec<PathBuf> {
         let names = match config.device {
             Device::Rxe => &[][..],
-            Device::Mlx5 => config.devices(),
+            Device::Mlx5 | Device::Vfio => config.devices(),
         };
         names
             .iter()
@@ -88,7 +88,7 @@ pub(crate) fn command(
         ],
     });
     let mut machine = "q35,usb=off,vmport=off,smm=off,hpet=off".to_owned();
-    if config.device == Device::Mlx5 {
+    if config.device.is_connectx() {
         // The device's process maps the guest's memory.
         let size = config.memory;
         command.args([
@@ -98,6 +98,11 @@ pub(crate) fn command(
         machine += ",memory-backend=memory";
     }
     command.args(["-M", &machine, "-cpu", "max"]);
+    if config.device == Device::Vfio {
+        // Before the devices that it is to translate for. VFIO wants interrupts remapped, or it calls them unsafe; without
+        // caching mode QEMU would not hear of new mappings.
+        command.args(["-device", "intel-iommu,caching-mode=on,intremap=on"]);
+    }
     command.args([
         "-smp",
         &config.processors.to_string(),
@@ -118,9 +123,14 @@ pub(crate) fn command(
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(&kernel.initrd);
-    command
-        .arg("-append")
-        .arg(format!("{KERNEL_ARGUMENTS} {}", config.kernel_arguments));
+    let iommu = match config.device {
+        Device::Vfio => "intel_iommu=on ",
+        Device::Rxe | Device::Mlx5 => "",
+    };
+    command.arg("-append").arg(format!(
+        "{KERNEL_ARGUMENTS} {iommu}{}",
+        config.kernel_arguments
+    ));
     command
         .arg("-serial")
         .arg(with_path("file:", &dir.join("console.log"), "")?);

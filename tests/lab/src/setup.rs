@@ -55,9 +55,11 @@ pub(crate) fn script(config: &Config) -> String {
         (Device::Rxe, Topology::Loopback) => script += LOOPBACK,
         (Device::Rxe, Topology::Pair) => script.extend([PAIR, ROUTES, PAIR_DEVICES]),
         (Device::Mlx5, _) => script += &mlx5(config),
+        (Device::Vfio, _) => script += VFIO,
     }
     let gid = config.gid_index();
-    for device in config.devices() {
+    let kernels = (config.devices().iter()).filter(|_| config.device != Device::Vfio);
+    for device in kernels {
         // The address shows up in the GID table a moment after the device; without it nothing connects.
         let _ = write!(
             script,
@@ -207,3 +209,16 @@ fn mlx5(config: &Config) -> String {
     }
     script
 }
+
+/// Gives every ConnectX to vfio-pci. No mlx5 driver is there to take it first.
+const VFIO: &str = "\
+ip link set lo up
+for device in /sys/bus/pci/devices/*; do
+    [ \"$(cat $device/vendor)\" = 0x15b3 ] || continue
+    [ -e $device/iommu_group ] || { echo \"${device##*/} is behind no IOMMU\"; dmesg | grep -i dmar; exit 1; }
+    echo vfio-pci >$device/driver_override
+    echo ${device##*/} >/sys/bus/pci/drivers_probe
+    [ -e /sys/bus/pci/drivers/vfio-pci/${device##*/} ] || { echo \"vfio-pci did not take ${device##*/}\"; dmesg | tail -n 20; exit 1; }
+done
+[ -e /dev/vfio/vfio ] || { echo 'no /dev/vfio/vfio'; exit 1; }
+";

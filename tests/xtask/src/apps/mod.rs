@@ -95,6 +95,9 @@ struct Report<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let filter = Regex::new(&arguments.filter).context("--filter")?;
     let config = arguments.guest.config();
+    if config.device == Device::Vfio {
+        bail!("libibverbs' programs cannot use a device that user space drives by itself");
+    }
     let mut runs = table::runs(TABLE, &config).context("tests/apps.toml")?;
     runs.retain(|run| filter.is_match(&run.name) && (run.ci || !arguments.ci));
     if config.provider == Provider::Official {
@@ -154,7 +157,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         let report = Report {
             versions: &versions,
             device: config.device,
-            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
+            connectx: config.device.is_connectx().then_some(config.connectx),
             provider: config.provider,
             passed,
             failed,
@@ -205,7 +208,7 @@ fn client_script(run: &Run, device: Device) -> String {
     // Debian's libibverbs loads the providers of all devices, its own of the other kind say nothing.
     let official = match device {
         Device::Rxe => "librxe-rdmav",
-        Device::Mlx5 => "libmlx5",
+        Device::Mlx5 | Device::Vfio => "libmlx5",
     };
     // The loader writes one file per process; "calling init" names each object it initialises, dlopened ones too.
     let _ = write!(
@@ -258,7 +261,7 @@ impl Served {
     fn complaint(&self, run: &Run, config: &Config) -> Option<String> {
         let expected = match (config.provider, config.device) {
             (Provider::Official, Device::Rxe) => "librxe-rdmav",
-            (Provider::Official, Device::Mlx5) => "libmlx5",
+            (Provider::Official, Device::Mlx5 | Device::Vfio) => "libmlx5",
             (Provider::Ours, _) => "liboxverbs",
         };
         let through = |side: Sides| run.provider == Sides::Both || run.provider == side;

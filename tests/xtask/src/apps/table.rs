@@ -102,8 +102,8 @@ impl Guests {
     fn of(config: &Config) -> Self {
         match (config.device, config.connectx.link) {
             (Device::Rxe, _) => Self::Rxe,
-            (Device::Mlx5, Link::Ib) => Self::Ib,
-            (Device::Mlx5, Link::Roce) => Self::Roce,
+            (Device::Mlx5 | Device::Vfio, Link::Ib) => Self::Ib,
+            (Device::Mlx5 | Device::Vfio, Link::Roce) => Self::Roce,
         }
     }
 }

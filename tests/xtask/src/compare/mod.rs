@@ -121,7 +121,7 @@ impl<'a> Of<'a> {
         Self {
             versions,
             device: config.device,
-            connectx: (config.device == Device::Mlx5).then_some(config.connectx),
+            connectx: config.device.is_connectx().then_some(config.connectx),
             left_behind,
             kernel_complaints,
         }
@@ -163,6 +163,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         Device::Rxe => arguments.suite.filter.clone(),
         // Tests of libmlx5's own interface can have no other provider.
         Device::Mlx5 => format!(r"^(?!.*mlx5).*(?:{})", arguments.suite.filter),
+        Device::Vfio => bail!(
+            "libibverbs knows no device that user space drives by itself: control, lab have it"
+        ),
     };
     let all = Which::Matching(&filter);
     let (official, mut left) = bench.records("official", Provider::Official, all, |_| false)?;
@@ -211,6 +214,7 @@ pub(crate) fn name_of(config: &Config) -> String {
     match config.device {
         Device::Rxe => "rxe".to_owned(),
         Device::Mlx5 => format!("mlx5-{}", config.connectx.link.name()),
+        Device::Vfio => format!("vfio-{}", config.connectx.link.name()),
     }
 }
 

@@ -29,7 +29,9 @@ suite, expected, timeout, device, gid, which = sys.argv[1:7]
 timeout = float(timeout)
 
 sys.path[:0] = [suite, os.path.dirname(suite)]
-sys.argv[1:] = ["--dev", device, "--gid", gid]
+# A device that user space drives by itself is named by its place on the bus.
+name = ["--pci-dev", device.removeprefix("vfio:")] if device.startswith("vfio:") else ["--dev", device]
+sys.argv[1:] = [*name, "--gid", gid]
 warnings.simplefilter("ignore")
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -71,7 +73,7 @@ import tests  # noqa: E402
 from pyverbs.device import get_device_list  # noqa: E402
 
 # libmlx5 is a library of its own, of which the provider's file is another name.
-OFFICIAL = r"libmlx5(-rdmav\d+)?\.so[.\d]*" if device.startswith("mlx5") else r"librxe-rdmav\d+\.so"
+OFFICIAL = r"libmlx5(-rdmav\d+)?\.so[.\d]*" if device.startswith(("mlx5", "vfio:")) else r"librxe-rdmav\d+\.so"
 PROVIDER = re.compile(r"/(" + OFFICIAL + r"|liboxverbs[^/]*\.so)$")
 
 

@@ -259,7 +259,7 @@ impl Bench {
 pub(super) fn provider_file(provider: Provider, config: &Config) -> &'static str {
     match (provider, config.device) {
         (Provider::Official, Device::Rxe) => "librxe-rdmav",
-        (Provider::Official, Device::Mlx5) => "libmlx5",
+        (Provider::Official, Device::Mlx5 | Device::Vfio) => "libmlx5",
         (Provider::Ours, _) => "liboxverbs",
     }
 }
