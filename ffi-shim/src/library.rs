@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::abi::driver::verbs_device_ops;
+#[cfg(feature = "drop-in")]
+use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::abi::objects::ibv_device;
 use crate::abi::release::{Layout, NEWEST, OLDEST};
 
@@ -19,6 +21,17 @@ type SetOps = unsafe extern "C" fn(*mut c_void, *const c_void);
 /// `verbs_uninit_context`.
 type UninitContext = unsafe extern "C" fn(*mut c_void);
 
+/// `verbs_open_device`: device, and what its provider is given.
+#[cfg(feature = "drop-in")]
+type OpenDevice = unsafe extern "C" fn(*mut ibv_device, *mut c_void) -> *mut ibv_context;
+/// `ibv_close_device`.
+#[cfg(feature = "drop-in")]
+type CloseDevice = unsafe extern "C" fn(*mut ibv_context) -> c_int;
+/// `verbs_init_cq`: queue, context, channel, the program's pointer.
+#[cfg(feature = "drop-in")]
+type InitCq =
+    unsafe extern "C" fn(*mut ibv_cq, *mut ibv_context, *mut ibv_comp_channel, *mut c_void);
+
 /// The library and what we know of it.
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -29,6 +42,13 @@ pub(crate) struct Library {
     pub(crate) uninit_context: UninitContext,
     /// The variable that makes destruction succeed on a device that is gone; absent before it was exported.
     allow_disassociate: Option<AllowDisassociate>,
+    /// What only libmlx5 needs of it.
+    #[cfg(feature = "drop-in")]
+    open_device: Option<OpenDevice>,
+    #[cfg(feature = "drop-in")]
+    close_device: Option<CloseDevice>,
+    #[cfg(feature = "drop-in")]
+    init_cq: Option<InitCq>,
 }
 
 /// Address of a C `bool` of the library.
@@ -127,7 +147,40 @@ fn search() -> Result<Library, Refusal> {
             std::mem::transmute::<*mut c_void, UninitContext>(uninit_context)
         },
         allow_disassociate,
+        #[cfg(feature = "drop-in")]
+        open_device: symbol(handle, c"verbs_open_device").map(|place| {
+            // SAFETY: the function of that name has this type in 34 to 65.
+            unsafe { std::mem::transmute::<*mut c_void, OpenDevice>(place) }
+        }),
+        #[cfg(feature = "drop-in")]
+        close_device: symbol(handle, c"ibv_close_device").map(|place| {
+            // SAFETY: a public function.
+            unsafe { std::mem::transmute::<*mut c_void, CloseDevice>(place) }
+        }),
+        #[cfg(feature = "drop-in")]
+        init_cq: symbol(handle, c"verbs_init_cq").map(|place| {
+            // SAFETY: the function of that name has this type in 34 to 65.
+            unsafe { std::mem::transmute::<*mut c_void, InitCq>(place) }
+        }),
     })
+}
+
+#[cfg(feature = "drop-in")]
+impl Library {
+    /// Opens a device as `ibv_open_device` does, with something for its provider.
+    pub(crate) fn open_device(&self) -> Option<OpenDevice> {
+        self.open_device
+    }
+
+    /// Closes a device.
+    pub(crate) fn close_device(&self) -> Option<CloseDevice> {
+        self.close_device
+    }
+
+    /// Makes the rest of a completion queue, as `ibv_create_cq` does.
+    pub(crate) fn init_cq(&self) -> Option<InitCq> {
+        self.init_cq
+    }
 }
 
 impl Library {

@@ -88,7 +88,13 @@ static CONSTRUCTOR: extern "C" fn() = register;
 extern "C" fn register() {
     door::guarded("loading", || match library::find() {
         Ok(library) => {
-            for ops in [&rxe::DEVICE_OPS, &mlx5::DEVICE_OPS] {
+            let families: &[_] = if cfg!(feature = "drop-in") {
+                // what libmlx5 serves
+                &[&mlx5::DEVICE_OPS]
+            } else {
+                &[&rxe::DEVICE_OPS, &mlx5::DEVICE_OPS]
+            };
+            for ops in families {
                 // SAFETY: the library keeps the pointer, which is to a static; the table has the layout of all releases.
                 unsafe { (library.register)(&raw const ops.0) };
             }

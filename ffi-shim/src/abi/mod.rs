@@ -14,6 +14,7 @@
 pub mod attr;
 pub mod domain;
 pub mod driver;
+pub mod dv;
 pub mod objects;
 pub mod release;
 pub mod work;

@@ -23,6 +23,8 @@ mod cq;
 mod device;
 mod dm;
 mod domain;
+#[cfg(feature = "drop-in")]
+mod dv;
 mod flow;
 mod memory;
 mod qp;
@@ -107,7 +109,11 @@ pub(crate) static DEVICE_OPS: Static<verbs_device_ops> = Static(device_ops::<Mlx
 
 impl Family for Mlx5 {
     const DRIVER: DriverId = DriverId::MLX5;
-    const CLAIM: Claim = Claim::OnRequest(MARKER);
+    const CLAIM: Claim = if cfg!(feature = "drop-in") {
+        Claim::UnlessOthersAreNamed
+    } else {
+        Claim::OnRequest(MARKER)
+    };
 
     const IMPORT: Option<Make<Self>> = Some(|uctx| Self::made_by(Mlx5Context::import, uctx));
 

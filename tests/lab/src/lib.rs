@@ -49,6 +49,7 @@ mod connectx;
 pub mod cpio;
 pub mod death;
 pub mod debian;
+pub mod drop_in;
 pub mod guest;
 pub mod interrupt;
 pub mod kernel_image;

@@ -352,6 +352,14 @@ impl Mlx5Context {
         Some((page, mapping))
     }
 
+    /// The register from which the device's time is read, 8 bytes in its order, as long as the context lives; `None` if it is
+    /// not mapped.
+    pub fn clock_register(&self) -> Option<NonNull<u8>> {
+        let (mapping, offset) = self.core_clock.as_ref()?;
+        // SAFETY: the offset is within the page, checked when the answer was read.
+        Some(unsafe { mapping.start().add(*offset) })
+    }
+
     /// The device's time, in its own units; `None` if it cannot be read.
     pub fn read_clock(&self) -> Option<u64> {
         let (mapping, offset) = self.core_clock.as_ref()?;

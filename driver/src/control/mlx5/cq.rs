@@ -15,6 +15,7 @@ use super::context::Mlx5Context;
 use super::dbrec::DoorbellRecord;
 use super::environment::QueueKind as Setting;
 use super::geometry;
+use super::placement::RingPlacement;
 use crate::control::kernel::CreateCq as KernelRequest;
 use crate::data::mlx5::{CompletionQueue, CqParts, KeepAlive};
 use crate::sys::errno::Errno;
@@ -228,6 +229,16 @@ impl CqObject {
     /// Bytes of an entry.
     pub fn entry_size(&self) -> u32 {
         self.entry_size
+    }
+
+    /// Where its memory is, until it is resized.
+    pub fn placement(&self) -> RingPlacement {
+        RingPlacement {
+            ring: self.memory.ring.address(),
+            doorbell: self.memory.record.address(),
+            entries: self.memory.ring.len() as u32 / self.entry_size,
+            shift: self.entry_size.trailing_zeros(),
+        }
     }
 
     /// The context.

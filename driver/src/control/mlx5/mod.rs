@@ -15,6 +15,7 @@ pub mod environment;
 mod file;
 pub mod geometry;
 mod pages;
+pub mod placement;
 pub mod qp;
 pub mod qp_modify;
 pub mod response;

@@ -45,23 +45,26 @@ impl KernelPages {
         (0..count)
             .map(|number| {
                 let uncached = non_cached.then(|| self.map(MmapCommand::NC_PAGE, number));
-                let mapping = match uncached {
-                    Some(Ok(mapping)) => mapping,
+                let (mapping, mmap_offset) = match uncached {
+                    Some(Ok(mapped)) => mapped,
                     // kernels from before there was the choice, and whoever did not choose
                     _ => self.map(MmapCommand::REGULAR_PAGE, number)?,
                 };
                 Ok(UarPage {
                     mapping: mapping.into(),
                     number,
+                    mmap_offset,
                     object: None,
                 })
             })
             .collect()
     }
 
-    fn map(&self, command: MmapCommand, index: u32) -> Result<SharedMapping, Errno> {
+    /// A page, and where it is mapped from.
+    fn map(&self, command: MmapCommand, index: u32) -> Result<(SharedMapping, u64), Errno> {
         let offset = mmap::offset(command, index, page_size() as u64).ok_or(Errno(libc::EINVAL))?;
-        SharedMapping::map(self.uctx.fd(), page_size(), offset)
+        let mapping = SharedMapping::map(self.uctx.fd(), page_size(), offset)?;
+        Ok((mapping, offset))
     }
 
     fn object(&self, kind: UarAllocType) -> Result<UarPage, Errno> {
@@ -77,6 +80,7 @@ impl KernelPages {
         Ok(UarPage {
             mapping: SharedMapping::map(self.uctx.fd(), len, page.mmap_offset)?.into(),
             number: page.page_id,
+            mmap_offset: page.mmap_offset,
             object: Some(Box::new(object)),
         })
     }
@@ -87,11 +91,15 @@ impl PageSource for KernelPages {
         match kind {
             PageKind::BlueFlame => self.object(UarAllocType::BF),
             PageKind::NonCached => self.object(UarAllocType::NC),
-            PageKind::LegacyExtra(number) => Ok(UarPage {
-                mapping: self.map(MmapCommand::ALLOC_WC, number)?.into(),
-                number,
-                object: None,
-            }),
+            PageKind::LegacyExtra(number) => {
+                let (mapping, mmap_offset) = self.map(MmapCommand::ALLOC_WC, number)?;
+                Ok(UarPage {
+                    mapping: mapping.into(),
+                    number,
+                    mmap_offset,
+                    object: None,
+                })
+            }
         }
     }
 }
@@ -139,6 +147,7 @@ impl PageSource for DrivenPages {
                 Ok(UarPage {
                     mapping: PageMemory::Bar(platform.doorbell_page(number)?),
                     number,
+                    mmap_offset: 0,
                     object: Some(Box::new(object)),
                 })
             }

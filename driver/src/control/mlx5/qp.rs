@@ -19,6 +19,7 @@ use super::geometry::{
     self, DeviceOps, ReceiveGeometry, ReceiveRequest, SendGeometry, SendOps, SendRequest,
     Transport, WQEBB,
 };
+use super::placement::QpPlacement;
 use super::uar::{BfregIndex, Counted, ThreadRegister};
 use super::user_index;
 use crate::control::kernel::CreateQp as KernelRequest;
@@ -173,6 +174,7 @@ pub struct QpObject {
     entry: Option<Entry>,
     /// Counts the use of a shared register.
     counted: Option<Counted>,
+    placement: QpPlacement,
     destroyed: bool,
 }
 
@@ -401,6 +403,10 @@ impl Mlx5Context {
             record: None,
             entry: None,
             counted: None,
+            placement: QpPlacement {
+                answer: created.udata,
+                ..rings.placement(&plan)
+            },
             destroyed: false,
         };
         let doorbell = rings.doorbell();
@@ -415,6 +421,9 @@ impl Mlx5Context {
         }
         let register = lease.register(self.uars(), created.udata.bfreg_index)?;
         object.counted = lease.into_counted();
+        object.placement.register = register.base().as_ptr().expose_provenance() as u64;
+        object.placement.register_half = register.half();
+        object.placement.mmap_offset = self.uars().mmap_offset(&register);
         let send = (plan.send.wqe_cnt != 0).then(|| {
             let parts = SendParts {
                 record: record.clone(),
@@ -471,6 +480,21 @@ impl Rings {
 
     fn doorbell(&self) -> std::ptr::NonNull<u32> {
         self.doorbell.words()
+    }
+
+    fn placement(&self, plan: &Plan) -> QpPlacement {
+        QpPlacement {
+            doorbell: self.doorbell.address(),
+            send_ring: match &self.send_buffer {
+                Some(own) => own.address(),
+                None => self.buffer.address() + self.send_offset as u64,
+            },
+            send_blocks: plan.send.wqe_cnt,
+            receive_ring: self.buffer.address(),
+            receive_entries: plan.receive.wqe_cnt,
+            receive_shift: plan.receive.wqe_shift,
+            ..QpPlacement::default()
+        }
     }
 
     /// What posters and pollers share.
@@ -549,6 +573,11 @@ impl QpObject {
     /// The context.
     pub fn context(&self) -> &Arc<Mlx5Context> {
         &self.context
+    }
+
+    /// Where its memory is.
+    pub fn placement(&self) -> &QpPlacement {
+        &self.placement
     }
 
     /// What completions call it; `None` if they never do.

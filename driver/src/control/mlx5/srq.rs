@@ -13,6 +13,7 @@ use super::context::Mlx5Context;
 use super::entry::{Dying, Entry, Kind};
 use super::environment::QueueKind as Setting;
 use super::geometry::SrqGeometry;
+use super::placement::RingPlacement;
 use super::user_index;
 use crate::control::kernel::CreateSrq as KernelRequest;
 use crate::data::mlx5::{
@@ -61,6 +62,7 @@ pub struct SrqObject {
     /// Where completions find a queue for XRC.
     entry: Option<Entry>,
     queue: SharedReceiveQueue,
+    placement: RingPlacement,
     destroyed: bool,
 }
 
@@ -98,6 +100,12 @@ impl Mlx5Context {
                 None => 0,
             },
             ..DriverInput::default()
+        };
+        let placement = RingPlacement {
+            ring: buffer.address(),
+            doorbell: record.address(),
+            entries: geometry.wqe_cnt,
+            shift: geometry.wqe_shift,
         };
         let (ring, doorbell) = (buffer.start(), record.words());
         let memory: KeepAlive = Box::new((buffer, record));
@@ -143,6 +151,7 @@ impl Mlx5Context {
             max_sge: geometry.max_gs,
             entry: None,
             queue: queue.clone(),
+            placement,
             destroyed: false,
         };
         if xrc || !by_index {
@@ -191,6 +200,11 @@ impl SrqObject {
     /// What completions call a queue for XRC.
     pub fn key(&self) -> Option<u32> {
         self.entry.as_ref().map(Entry::key)
+    }
+
+    /// Where its memory is.
+    pub fn placement(&self) -> &RingPlacement {
+        &self.placement
     }
 
     /// The queue.

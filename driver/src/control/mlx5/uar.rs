@@ -33,6 +33,8 @@ pub struct UarPage {
     pub mapping: PageMemory,
     /// Number of its first UAR, or of the page among those that came with the context.
     pub number: u32,
+    /// Where it is mapped from the device's file.
+    pub mmap_offset: u64,
     /// What has to live as long (the kernel's object).
     pub object: Option<KeepAlive>,
 }
@@ -306,6 +308,8 @@ struct State {
     extra_pages: u32,
     /// Registers that the kernel gives to several queue pairs, by number.
     known: Vec<(u32, Register)>,
+    /// Pages that were made on demand: start, bytes, and where they are mapped from.
+    made: Vec<(usize, usize, u64)>,
 }
 
 impl Uars {
@@ -386,6 +390,23 @@ impl Uars {
         };
         let start = self.common.page.mapping.start();
         (start, number, Box::new(self.common.page.clone()))
+    }
+
+    /// Where the page of a register is mapped from the device's file.
+    pub fn mmap_offset(&self, register: &Register) -> Option<u64> {
+        let address = register.base().as_ptr().addr();
+        let came: &[_] = match &self.mode {
+            Mode::Dynamic { .. } => &[],
+            Mode::Static { pages, .. } => pages,
+        };
+        let came = came.iter().chain([&self.common.page]).map(|page| {
+            let start = page.mapping.start().as_ptr().addr();
+            (start, page.mapping.len(), page.mmap_offset)
+        });
+        let made = self.state().made.clone();
+        came.chain(made)
+            .find(|(start, len, _)| (*start..start + len).contains(&address))
+            .map(|(_, _, offset)| offset)
     }
 
     /// A register for a queue pair.
@@ -480,6 +501,9 @@ impl Uars {
                 return None;
             }
         };
+        let start = page.mapping.start().as_ptr().addr();
+        let made = (start, page.mapping.len(), page.mmap_offset);
+        state.made.push(made);
         let size = self.layout.register_size;
         let slots: Vec<_> = (0..self.layout.uars_per_page)
             .flat_map(|uar| (0..BFREGS_PER_UAR).map(move |index| (uar, index)))

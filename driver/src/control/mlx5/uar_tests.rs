@@ -40,6 +40,7 @@ impl Pages {
         let len = page_size();
         let offset = u64::from(number % 256) * len as u64;
         UarPage {
+            mmap_offset: 0,
             mapping: SharedMapping::map(&self.fd, len, offset).unwrap().into(),
             number,
             object: None,

@@ -16,6 +16,7 @@ use super::context::Mlx5Context;
 use super::entry::{Dying, Entry, Kind};
 use super::environment::QueueKind as Setting;
 use super::geometry::{ReceiveGeometry, ReceiveRequest};
+use super::placement::RingPlacement;
 use crate::control::kernel::CreateWq as KernelRequest;
 use crate::data::mlx5::{
     KeepAlive, QueueKind, QueueRecord, ReceiveSide, RecvParts, RecvQueue, RecvShared,
@@ -88,6 +89,7 @@ pub struct WqObject {
     striding: bool,
     /// Keeps the memory of the queue until the kernel has destroyed it.
     record: Option<Arc<QueueRecord>>,
+    placement: RingPlacement,
     entry: Option<Entry>,
     destroyed: bool,
 }
@@ -156,6 +158,12 @@ impl Mlx5Context {
             flags: asked.flags,
             async_event: asked.async_event,
         };
+        let placement = RingPlacement {
+            ring: buffer.address(),
+            doorbell: doorbell.address(),
+            entries: geometry.wqe_cnt,
+            shift: geometry.wqe_shift,
+        };
         let words = doorbell.words();
         let shared = RecvShared::new(
             buffer.start(),
@@ -192,6 +200,7 @@ impl Mlx5Context {
             state: WqState::RESET,
             striding: asked.striding.is_some(),
             record: Some(record.clone()),
+            placement,
             entry: None,
             destroyed: false,
         };
@@ -225,6 +234,11 @@ impl WqObject {
     /// The device's number.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Where its memory is.
+    pub fn placement(&self) -> &RingPlacement {
+        &self.placement
     }
 
     /// Receives that fit.

@@ -104,6 +104,11 @@ impl SrqShared {
         self.stride_shift
     }
 
+    /// Entries that the next receive is written to, and that ends the list.
+    pub fn ends(&self) -> (u16, u16) {
+        self.with_list(|list| (list.head, list.tail))
+    }
+
     /// Scatter elements of one entry.
     #[inline]
     pub fn max_sge(&self) -> u32 {

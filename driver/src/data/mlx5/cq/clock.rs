@@ -16,6 +16,7 @@ mod offset {
     pub(super) const MULT: usize = 32;
     pub(super) const SHIFT: usize = 36;
     pub(super) const MASK: usize = 40;
+    pub(super) const OVERFLOW_PERIOD: usize = 48;
 }
 
 /// `MLX5_IB_CLOCK_INFO_KERNEL_UPDATING`.
@@ -68,6 +69,11 @@ impl ClockPage {
         // SAFETY: aligned and readable by `new`'s contract; the kernel writes it whole.
         let word = unsafe { AtomicU64::from_ptr(at.cast().as_ptr()) };
         word.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds after which a copy is too old; the kernel does not change it.
+    pub fn overflow_period(&self) -> u64 {
+        self.word64(offset::OVERFLOW_PERIOD)
     }
 
     /// A consistent copy.
