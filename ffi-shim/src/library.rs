@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::abi::driver::verbs_device_ops;
+use crate::abi::objects::ibv_device;
 #[cfg(feature = "drop-in")]
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq};
-use crate::abi::objects::ibv_device;
 use crate::abi::release::{Layout, NEWEST, OLDEST};
 
 /// `verbs_register_driver_NN`.

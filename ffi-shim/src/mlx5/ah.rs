@@ -29,6 +29,12 @@ pub(crate) struct AddressHandle {
 }
 
 impl AddressHandle {
+    /// What datagrams and dynamic connections get of it.
+    #[cfg(feature = "drop-in")]
+    pub(crate) fn vector(&self) -> &DatagramSegment {
+        &self.av
+    }
+
     /// The destination of a datagram.
     #[inline(always)]
     pub(crate) fn to(&self, qpn: u32, qkey: u32) -> Destination<'_> {
@@ -38,6 +44,17 @@ impl AddressHandle {
             qkey,
         }
     }
+}
+
+/// The address vector of an address handle.
+///
+/// # Safety
+///
+/// One of ours (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn vector(ah: *mut ibv_ah) -> *const DatagramSegment {
+    // SAFETY: the caller's promise; a field of a live object.
+    unsafe { &raw const (*ah.cast::<AddressHandle>()).av }
 }
 
 pub(crate) unsafe extern "C" fn create_ah(

@@ -101,6 +101,19 @@ pub(crate) unsafe extern "C" fn import_dm(
     })
 }
 
+/// Start and length of device memory as it is mapped.
+///
+/// # Safety
+///
+/// Device memory of ours (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn placement(dm: *mut ibv_dm) -> (*mut u8, usize) {
+    // SAFETY: the caller's promise.
+    let object = unsafe { &*dm.cast::<DeviceMemory>() };
+    let start = object.mapping.start().as_ptr().wrapping_add(object.before);
+    (start, object.len)
+}
+
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     control("free_dm", || {
         let (context, handle) = {

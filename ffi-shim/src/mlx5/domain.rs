@@ -28,6 +28,9 @@ pub(crate) struct Domain {
     /// Objects that stand on it; more than none makes it busy.
     users: AtomicU32,
     parent: Option<Parent>,
+    /// The device's number.
+    #[cfg(feature = "drop-in")]
+    number: u32,
 }
 
 #[derive(Debug)]
@@ -116,7 +119,27 @@ pub(crate) unsafe fn thread_register<'a>(pd: *mut ibv_pd) -> Option<&'a ThreadRe
     unsafe { td.as_ref() }.map(|td| &td.register)
 }
 
-fn new_pd(context: *mut ibv_context, handle: Pd, parent: Option<Parent>) -> *mut Domain {
+/// The device's number of a protection domain.
+///
+/// # Safety
+///
+/// A protection domain of an mlx5 device (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn number(pd: *mut ibv_pd) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { domain(pd) }.number
+}
+
+#[cfg_attr(
+    not(feature = "drop-in"),
+    allow(unused_variables, reason = "only mlx5dv tells the number")
+)]
+fn new_pd(
+    context: *mut ibv_context,
+    handle: Pd,
+    number: u32,
+    parent: Option<Parent>,
+) -> *mut Domain {
     Box::into_raw(Box::new(Domain {
         ibv: ibv_pd {
             context,
@@ -124,23 +147,25 @@ fn new_pd(context: *mut ibv_context, handle: Pd, parent: Option<Parent>) -> *mut
         },
         users: AtomicU32::new(0),
         parent,
+        #[cfg(feature = "drop-in")]
+        number,
     }))
 }
 
 pub(crate) unsafe extern "C" fn alloc_pd(context: *mut ibv_context) -> *mut Domain {
     control("alloc_pd", || {
         // SAFETY: an open context (C1).
-        let (handle, _) = unsafe { uctx(context) }?.alloc_pd::<AllocPdResp>()?;
-        Ok(new_pd(context, handle, None))
+        let (handle, answer) = unsafe { uctx(context) }?.alloc_pd::<AllocPdResp>()?;
+        Ok(new_pd(context, handle, answer.pdn, None))
     })
 }
 
 pub(crate) unsafe extern "C" fn import_pd(context: *mut ibv_context, handle: u32) -> *mut Domain {
     control("import_pd", || {
-        // The number is not needed here; the question is whether there is such a domain.
+        // The question is also whether there is such a domain.
         // SAFETY: an open context (C1).
-        unsafe { uctx(context) }?.query_pd(Pd(handle))?;
-        Ok(new_pd(context, Pd(handle), None))
+        let number = unsafe { uctx(context) }?.query_pd(Pd(handle))?;
+        Ok(new_pd(context, Pd(handle), number, None))
     })
 }
 
@@ -244,7 +269,11 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             td,
             allocator: None,
         };
-        let made = new_pd(context, Pd(of.ibv.handle), Some(parent));
+        #[cfg(feature = "drop-in")]
+        let number = of.number;
+        #[cfg(not(feature = "drop-in"))]
+        let number = 0;
+        let made = new_pd(context, Pd(of.ibv.handle), number, Some(parent));
         let Some((alloc, free)) = allocators else {
             return Ok(made);
         };

@@ -39,12 +39,21 @@ const MARKER: &str = "claim-mlx5";
 #[derive(Debug)]
 pub(crate) struct Mlx5 {
     context: Arc<Mlx5Context>,
+    /// Address of the page where completion queues are armed, for programs that arm them themselves.
+    #[cfg(feature = "drop-in")]
+    arming_page: Box<usize>,
 }
 
 impl Mlx5 {
     /// The core's context.
     pub(crate) fn context(&self) -> &Arc<Mlx5Context> {
         &self.context
+    }
+
+    /// Where the address of the page is kept, on which completion queues are armed, as long as the device is open.
+    #[cfg(feature = "drop-in")]
+    pub(crate) fn arming_page(&self) -> *const usize {
+        &raw const *self.arming_page
     }
 
     /// How many threads its queues are used from, but for what a program says of single ones.
@@ -75,6 +84,16 @@ impl Mlx5 {
             core_support: opened.core_support,
             async_event: opened.async_event,
             family: Self {
+                #[cfg(feature = "drop-in")]
+                arming_page: Box::new(
+                    opened
+                        .context
+                        .uars()
+                        .cq_page()
+                        .0
+                        .as_ptr()
+                        .expose_provenance(),
+                ),
                 context: opened.context,
             },
         })

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::{SharedReceiveQueue, SrqShared};
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::mlx5_control::placement::RingPlacement;
 use oxverbs::ffi_core::mlx5_control::srq::{SrqObject, SrqRequest};
 use oxverbs::ffi_core::uverbs_abi::handle::{Srq as SrqHandle, Xrcd};
 use oxverbs::ffi_core::uverbs_abi::types::{SrqAttrMask, SrqType};
@@ -88,6 +90,22 @@ fn create(
     // SAFETY: as above.
     unsafe { Events::of_srq(base).init() };
     Ok(srq)
+}
+
+/// Number and memory of a queue, and the ends of its list.
+///
+/// # Safety
+///
+/// A queue of ours (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn placement(srq: *mut ibv_srq) -> (u32, RingPlacement, (u16, u16)) {
+    // SAFETY: the caller's promise.
+    let ours = unsafe { of(srq) };
+    (
+        ours.object.number(),
+        *ours.object.placement(),
+        ours.queue.shared().ends(),
+    )
 }
 
 pub(crate) unsafe extern "C" fn create_srq(

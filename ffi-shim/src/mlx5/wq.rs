@@ -5,7 +5,9 @@ use std::mem::offset_of;
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::RecvQueue;
-use oxverbs::ffi_core::mlx5_control::wq::{TableObject, WqObject, WqRequest};
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::mlx5_control::placement::RingPlacement;
+use oxverbs::ffi_core::mlx5_control::wq::{Striding, TableObject, WqObject, WqRequest};
 use oxverbs::ffi_core::uverbs_abi::handle::{RwqIndTbl, Wq as WqHandle};
 use oxverbs::ffi_core::uverbs_abi::types::WqFlags;
 use oxverbs::ffi_core::uverbs_abi::write::wq::ExModifyWq;
@@ -44,72 +46,93 @@ const RECEIVES: c_uint = 0;
 /// `IBV_WQ_INIT_ATTR_FLAGS`.
 const ATTR_FLAGS: u32 = 1;
 
+/// Memory of a work queue.
+///
+/// # Safety
+///
+/// A work queue of ours (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn placement(wq: *mut ibv_wq) -> RingPlacement {
+    // SAFETY: the caller's promise.
+    *unsafe { &*wq.cast::<Wq>() }.object.placement()
+}
+
 pub(crate) unsafe extern "C" fn create_wq(
     context: *mut ibv_context,
     init: *mut ibv_wq_init_attr,
 ) -> *mut Wq {
-    control("create_wq", || {
-        // SAFETY: the caller's attributes.
-        let init = unsafe { &*init };
-        if init.wq_type != RECEIVES
-            || init.comp_mask & !ATTR_FLAGS != 0
-            || init.pd.is_null()
-            || init.cq.is_null()
-        {
-            return Err(Errno(libc::EINVAL));
-        }
-        // SAFETY: an open mlx5 device (C1).
-        let device = unsafe { family::<Mlx5>(context) }?;
-        // SAFETY: a protection domain of ours (C1).
-        let (_, pd) = unsafe { of_pd(init.pd) };
-        // SAFETY: an open context.
-        let async_fd = unsafe { (*context).async_fd };
-        let place = Box::<Wq>::new_uninit();
-        let cookie = place.as_ptr().expose_provenance();
-        let (object, queue) = device.context().create_wq(&WqRequest {
-            pd,
-            // SAFETY: a completion queue of ours (C1).
-            cq: unsafe { cq::handle(init.cq) },
-            user_handle: cookie as u64,
-            cookie,
-            max_wr: init.max_wr,
-            max_sge: init.max_sge,
-            flags: if init.comp_mask & ATTR_FLAGS != 0 {
-                // They have the kernel's numbers.
-                WqFlags(init.create_flags)
-            } else {
-                WqFlags::default()
-            },
-            striding: None,
-            async_event: (async_fd >= 0).then_some(async_fd),
-            // SAFETY: a protection domain of ours (C1).
-            allocator: unsafe { domain::allocator(init.pd) },
-        })?;
-        // SAFETY: as above.
-        let threads = if unsafe { domain::thread_register(init.pd) }.is_some() {
-            Threads::One
+    // SAFETY: the caller's arguments.
+    control("create_wq", || unsafe { create(context, init, None) })
+}
+
+/// # Safety
+///
+/// An open mlx5 device and attributes with objects of ours (C1).
+pub(crate) unsafe fn create(
+    context: *mut ibv_context,
+    init: *mut ibv_wq_init_attr,
+    striding: Option<Striding>,
+) -> Result<*mut Wq, Errno> {
+    // SAFETY: the caller's attributes.
+    let init = unsafe { &*init };
+    if init.wq_type != RECEIVES
+        || init.comp_mask & !ATTR_FLAGS != 0
+        || init.pd.is_null()
+        || init.cq.is_null()
+    {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: an open mlx5 device (C1).
+    let device = unsafe { family::<Mlx5>(context) }?;
+    // SAFETY: a protection domain of ours (C1).
+    let (_, pd) = unsafe { of_pd(init.pd) };
+    // SAFETY: an open context.
+    let async_fd = unsafe { (*context).async_fd };
+    let place = Box::<Wq>::new_uninit();
+    let cookie = place.as_ptr().expose_provenance();
+    let (object, queue) = device.context().create_wq(&WqRequest {
+        pd,
+        // SAFETY: a completion queue of ours (C1).
+        cq: unsafe { cq::handle(init.cq) },
+        user_handle: cookie as u64,
+        cookie,
+        max_wr: init.max_wr,
+        max_sge: init.max_sge,
+        flags: if init.comp_mask & ATTR_FLAGS != 0 {
+            // They have the kernel's numbers.
+            WqFlags(init.create_flags)
         } else {
-            device.threads()
-        };
-        // SAFETY: all-zero is a valid `ibv_wq`; libibverbs initialises the lock in it after we return.
-        let mut ibv: ibv_wq = unsafe { std::mem::zeroed() };
-        ibv.context = context;
-        ibv.pd = init.pd;
-        ibv.cq = init.cq;
-        ibv.wq_num = object.number();
-        ibv.handle = object.handle().0;
-        ibv.state = object.state().0;
-        ibv.wq_type = init.wq_type;
-        ibv.post_recv = Some(post_recv);
-        let wq = Wq {
-            ibv,
-            queue: Locked::with(queue, QueueLock::new(threads)),
-            object,
-            // SAFETY: a protection domain of ours (C1).
-            _domain: unsafe { domain::share(init.pd) },
-        };
-        Ok(Box::into_raw(Box::write(place, wq)))
-    })
+            WqFlags::default()
+        },
+        striding,
+        async_event: (async_fd >= 0).then_some(async_fd),
+        // SAFETY: a protection domain of ours (C1).
+        allocator: unsafe { domain::allocator(init.pd) },
+    })?;
+    // SAFETY: as above.
+    let threads = if unsafe { domain::thread_register(init.pd) }.is_some() {
+        Threads::One
+    } else {
+        device.threads()
+    };
+    // SAFETY: all-zero is a valid `ibv_wq`; libibverbs initialises the lock in it after we return.
+    let mut ibv: ibv_wq = unsafe { std::mem::zeroed() };
+    ibv.context = context;
+    ibv.pd = init.pd;
+    ibv.cq = init.cq;
+    ibv.wq_num = object.number();
+    ibv.handle = object.handle().0;
+    ibv.state = object.state().0;
+    ibv.wq_type = init.wq_type;
+    ibv.post_recv = Some(post_recv);
+    let wq = Wq {
+        ibv,
+        queue: Locked::with(queue, QueueLock::new(threads)),
+        object,
+        // SAFETY: a protection domain of ours (C1).
+        _domain: unsafe { domain::share(init.pd) },
+    };
+    Ok(Box::into_raw(Box::write(place, wq)))
 }
 
 /// # Safety

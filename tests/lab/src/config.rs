@@ -184,6 +184,8 @@ pub struct Config {
     pub userland: Userland,
     /// Provider that libibverbs finds.
     pub provider: Provider,
+    /// Whether our provider stands in the place of `libmlx5.so.1` too, with its interface.
+    pub drop_in: bool,
     /// Build of ours that is shared into the guest.
     pub profile: Profile,
     /// Kind of the RDMA device.
@@ -225,6 +227,7 @@ impl Default for Config {
             kernel: Kernel::default(),
             userland: Userland::default(),
             provider: Provider::default(),
+            drop_in: false,
             profile: Profile::default(),
             device: Device::default(),
             connectx: ConnectX::default(),

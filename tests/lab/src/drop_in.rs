@@ -74,11 +74,15 @@ impl Names {
         let mut script = String::new();
         for (index, (node, parent)) in self.nodes.iter().enumerate() {
             let _ = writeln!(script, "{node} {{");
-            let own: Vec<_> = self.names.iter().filter(|name| name.node == *node).collect();
-            if own.iter().any(|name| !name.old) {
+            let own: Vec<_> = self
+                .names
+                .iter()
+                .filter(|name| name.node == *node)
+                .collect();
+            if !own.is_empty() {
                 let _ = writeln!(script, "global:");
             }
-            for name in own.iter().filter(|name| !name.old) {
+            for name in own {
                 let _ = writeln!(script, "    {};", name.name);
             }
             if index == 0 {
@@ -100,23 +104,33 @@ pub fn link(checkout: &Path, archive: &Path, to: &Path) -> Result<()> {
     let libibverbs = scratch.path().join("libibverbs.so");
     let empty = scratch.path().join("empty.c");
     fs::write(&empty, "")?;
-    run(
-        compiler()
-            .args(["-shared", "-nostdlib", "-Wl,-soname,libibverbs.so.1", "-o"])
-            .arg(&libibverbs)
-            .arg(&empty),
-    )?;
+    run(compiler()
+        .args(["-shared", "-nostdlib", "-Wl,-soname,libibverbs.so.1", "-o"])
+        .arg(&libibverbs)
+        .arg(&empty))?;
     let mut cc = compiler();
     cc.args(["-shared", "-o"])
         .arg(to)
         .arg(format!("-Wl,-soname,{SONAME}"))
         .arg(format!("-Wl,--version-script={}", script.display()))
-        .args(["-Wl,--gc-sections", "-Wl,-z,relro,-z,now", "-Wl,--no-undefined"])
+        .args([
+            "-Wl,--gc-sections",
+            "-Wl,-z,relro,-z,now",
+            "-Wl,--no-undefined",
+        ])
         .arg("-Wl,--whole-archive")
         .arg(archive)
         .args(["-Wl,--no-whole-archive", "-Wl,--no-as-needed"])
         .arg(&libibverbs)
-        .args(["-Wl,--as-needed", "-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]);
+        .args([
+            "-Wl,--as-needed",
+            "-lgcc_s",
+            "-lutil",
+            "-lrt",
+            "-lpthread",
+            "-lm",
+            "-ldl",
+        ]);
     run(&mut cc).with_context(|| format!("linking {}", to.display()))
 }
 

@@ -17,6 +17,7 @@ use crate::cache::Cache;
 use crate::config::{Config, Device, Provider};
 use crate::connectx::Server;
 use crate::death::{self, GuestDied};
+use crate::drop_in;
 use crate::interrupt;
 use crate::kits::{self, KernelKit, Tools};
 use crate::qemu::{self, Event};
@@ -661,6 +662,10 @@ fn share_provider(config: &Config, dir: &Path) -> Result<()> {
     })?;
     if config.device == Device::Mlx5 {
         File::create(dir.join(CLAIM_MLX5))?;
+    }
+    if config.drop_in {
+        let archive = built.with_file_name(drop_in::ARCHIVE);
+        drop_in::link(&config.checkout(), &archive, &dir.join(drop_in::SONAME))?;
     }
     for abi in setup::PROVIDER_ABIS {
         symlink(

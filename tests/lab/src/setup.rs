@@ -50,6 +50,15 @@ pub(crate) fn script(config: &Config) -> String {
              echo 'driver {PROVIDER_DIR}/liboxverbs' >/run/oxverbs/libibverbs.d/oxverbs.driver\n\
              mount --bind /run/oxverbs/libibverbs.d /etc/libibverbs.d\n"
         );
+        if config.drop_in {
+            // The file, so that its links and the loader's cache stay as they are.
+            let _ = write!(
+                script,
+                "official=$(readlink -f /usr/lib/*/libmlx5.so.1)\n\
+                 [ -f \"$official\" ] || {{ echo 'there is no libmlx5.so.1 to stand in for'; exit 1; }}\n\
+                 mount --bind {PROVIDER_DIR}/libmlx5.so.1 \"$official\"\n"
+            );
+        }
     }
     match (config.device, config.topology) {
         (Device::Rxe, Topology::Loopback) => script += LOOPBACK,

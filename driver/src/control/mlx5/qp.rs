@@ -174,7 +174,7 @@ pub struct QpObject {
     entry: Option<Entry>,
     /// Counts the use of a shared register.
     counted: Option<Counted>,
-    placement: QpPlacement,
+    placement: Box<QpPlacement>,
     destroyed: bool,
 }
 
@@ -403,10 +403,10 @@ impl Mlx5Context {
             record: None,
             entry: None,
             counted: None,
-            placement: QpPlacement {
+            placement: Box::new(QpPlacement {
                 answer: created.udata,
                 ..rings.placement(&plan)
-            },
+            }),
             destroyed: false,
         };
         let doorbell = rings.doorbell();

@@ -257,6 +257,11 @@ impl DctObject {
         self.qp.number
     }
 
+    /// The context.
+    pub fn context(&self) -> &Arc<Mlx5Context> {
+        &self.qp.context
+    }
+
     /// The state that it was brought to.
     pub fn state(&self) -> QpState {
         self.state

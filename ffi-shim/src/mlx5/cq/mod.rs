@@ -8,8 +8,11 @@ use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::cq::EventCount;
 use oxverbs::ffi_core::mlx5::{Completion, CompletionQueue, SrqShared};
 use oxverbs::ffi_core::mlx5_control::cq::{CqObject, CqRequest};
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::mlx5_control::placement::RingPlacement;
 use oxverbs::ffi_core::uverbs_abi::handle::Cq as CqHandle;
 use oxverbs::ffi_core::uverbs_abi::types::CreateCqFlags;
+use oxverbs::ffi_core::uverbs_abi::udata::mlx5::CqeCompFormat;
 
 use crate::abi::attr::{ibv_cq_init_attr_ex, ibv_modify_cq_attr};
 use crate::abi::objects::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_pd};
@@ -34,6 +37,9 @@ pub(crate) struct Cq {
     events: EventCount,
     /// Before the share: its memory may be from the domain's allocator.
     object: Mutex<CqObject>,
+    /// Whether the program reads the entries itself; what it has consumed is not known then.
+    #[cfg(feature = "drop-in")]
+    handed_over: std::sync::atomic::AtomicBool,
     _domain: Option<Share>,
 }
 
@@ -100,6 +106,8 @@ fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut Cq, Errno> {
         events: queue.event_count(),
         queue: Locked::with(queue, QueueLock::new(threads)),
         object: Mutex::new(object),
+        #[cfg(feature = "drop-in")]
+        handed_over: false.into(),
         _domain: if parent.is_null() {
             None
         } else {
@@ -140,48 +148,73 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     control("create_cq_ex", || {
-        // SAFETY: the caller's attributes.
-        let attr = unsafe { &*attr };
-        let mask = attr.comp_mask;
-        // Flags count only if the mask says so.
-        let flags = if mask & ATTR_FLAGS != 0 {
-            attr.flags
-        } else {
-            0
-        };
-        if mask & !(ATTR_FLAGS | ATTR_PD) != 0 || flags & !(SINGLE_THREADED | IGNORE_OVERRUN) != 0 {
+        // SAFETY: the caller's arguments.
+        unsafe { create_ex(context, attr, Special::default()) }.map(<*mut Cq>::cast)
+    })
+}
+
+/// What a program can ask for beyond verbs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Special {
+    /// Bytes of an entry.
+    pub(crate) entry_size: Option<u32>,
+    pub(crate) compression: Option<CqeCompFormat>,
+    /// Whether entries of 128 bytes are padded.
+    pub(crate) padded: bool,
+}
+
+/// # Safety
+///
+/// An open mlx5 device and attributes with objects of ours (C1).
+pub(crate) unsafe fn create_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+    special: Special,
+) -> Result<*mut Cq, Errno> {
+    // SAFETY: the caller's attributes.
+    let attr = unsafe { &*attr };
+    let mask = attr.comp_mask;
+    // Flags count only if the mask says so.
+    let flags = if mask & ATTR_FLAGS != 0 {
+        attr.flags
+    } else {
+        0
+    };
+    if mask & !(ATTR_FLAGS | ATTR_PD) != 0 || flags & !(SINGLE_THREADED | IGNORE_OVERRUN) != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    if attr.wc_flags & !WC_FLAGS != 0 {
+        return Err(Errno(libc::ENOTSUP));
+    }
+    let parent = if mask & ATTR_PD != 0 {
+        // SAFETY: a protection domain of ours (C1).
+        if attr.parent_domain.is_null() || !unsafe { domain::is_parent(attr.parent_domain) } {
             return Err(Errno(libc::EINVAL));
         }
-        if attr.wc_flags & !WC_FLAGS != 0 {
-            return Err(Errno(libc::ENOTSUP));
-        }
-        let parent = if mask & ATTR_PD != 0 {
-            // SAFETY: a protection domain of ours (C1).
-            if attr.parent_domain.is_null() || !unsafe { domain::is_parent(attr.parent_domain) } {
-                return Err(Errno(libc::EINVAL));
-            }
-            attr.parent_domain
-        } else {
-            std::ptr::null_mut()
-        };
-        let wall_clock = attr.wc_flags & WITH_WALLCLOCK != 0;
-        let wanted = Wanted {
-            request: CqRequest {
-                cqe: attr.cqe,
-                comp_vector: attr.comp_vector,
-                flags: kernel_flags(attr.wc_flags, flags),
-                // Of both kinds of time, timestamps stay the device's.
-                real_time: wall_clock && attr.wc_flags & WITH_TIMESTAMP == 0,
-                wall_clock,
-                ..CqRequest::default()
-            },
-            channel: attr.channel,
-            threads: (flags & SINGLE_THREADED != 0).then_some(Threads::OnePoller),
-            parent,
-            wc_flags: Some(attr.wc_flags),
-        };
-        create(context, wanted).map(<*mut Cq>::cast)
-    })
+        attr.parent_domain
+    } else {
+        std::ptr::null_mut()
+    };
+    let wall_clock = attr.wc_flags & WITH_WALLCLOCK != 0;
+    let wanted = Wanted {
+        request: CqRequest {
+            cqe: attr.cqe,
+            comp_vector: attr.comp_vector,
+            flags: kernel_flags(attr.wc_flags, flags),
+            // Of both kinds of time, timestamps stay the device's.
+            real_time: wall_clock && attr.wc_flags & WITH_TIMESTAMP == 0,
+            wall_clock,
+            entry_size: special.entry_size,
+            compression: special.compression,
+            padded: special.padded,
+            ..CqRequest::default()
+        },
+        channel: attr.channel,
+        threads: (flags & SINGLE_THREADED != 0).then_some(Threads::OnePoller),
+        parent,
+        wc_flags: Some(attr.wc_flags),
+    };
+    create(context, wanted)
 }
 
 /// The kernel's flags for what was asked, as libibverbs has them.
@@ -220,6 +253,21 @@ unsafe fn of<'a, T>(cq: *mut T) -> &'a Cq {
 pub(crate) unsafe fn handle(cq: *mut ibv_cq) -> CqHandle {
     // SAFETY: the caller's promise.
     unsafe { of(cq) }.object().handle()
+}
+
+/// Number and memory of a queue whose entries the program reads from now on.
+///
+/// # Safety
+///
+/// A completion queue of ours (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn hand_over(cq: *mut ibv_cq) -> (u32, RingPlacement) {
+    // SAFETY: the caller's promise.
+    let ours = unsafe { of(cq) };
+    ours.handed_over
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let object = ours.object();
+    (object.number(), object.placement())
 }
 
 pub(crate) unsafe extern "C" fn resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
@@ -305,6 +353,10 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, room: c_int, wc: *mut i
 pub(crate) unsafe fn clean(cq: *mut ibv_cq, key: u32, shared: Option<&SrqShared>) {
     // SAFETY: the caller's promise.
     if let Some(ours) = unsafe { cq.cast::<Cq>().as_ref() } {
+        #[cfg(feature = "drop-in")]
+        if ours.handed_over.load(std::sync::atomic::Ordering::Relaxed) {
+            return;
+        }
         ours.queue.lock().clean(key, shared);
     }
 }

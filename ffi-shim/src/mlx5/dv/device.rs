@@ -169,41 +169,68 @@ unsafe extern "C" fn mlx5dv_query_device(
         }
         let core = device.context();
         let (limits, attr) = (core.limits(), core.device());
-        give!(CQE_COMPRESION, cqe_comp_caps = mlx5dv_cqe_comp_caps {
-            max_num: attr.cqe_comp_caps.max_num,
-            supported_format: attr.cqe_comp_caps.supported_format.0,
-        });
-        give!(SWP, sw_parsing_caps = mlx5dv_sw_parsing_caps {
-            sw_parsing_offloads: attr.sw_parsing_caps.sw_parsing_offloads.0,
-            supported_qpts: attr.sw_parsing_caps.supported_qpts,
-        });
+        give!(
+            CQE_COMPRESION,
+            cqe_comp_caps = mlx5dv_cqe_comp_caps {
+                max_num: attr.cqe_comp_caps.max_num,
+                supported_format: attr.cqe_comp_caps.supported_format.0,
+            }
+        );
+        give!(
+            SWP,
+            sw_parsing_caps = mlx5dv_sw_parsing_caps {
+                sw_parsing_offloads: attr.sw_parsing_caps.sw_parsing_offloads.0,
+                supported_qpts: attr.sw_parsing_caps.supported_qpts,
+            }
+        );
         let striding = &attr.striding_rq_caps;
-        give!(STRIDING_RQ, striding_rq_caps = mlx5dv_striding_rq_caps {
-            min_single_stride_log_num_of_bytes: striding.min_single_stride_log_num_of_bytes,
-            max_single_stride_log_num_of_bytes: striding.max_single_stride_log_num_of_bytes,
-            min_single_wqe_log_num_of_strides: striding.min_single_wqe_log_num_of_strides,
-            max_single_wqe_log_num_of_strides: striding.max_single_wqe_log_num_of_strides,
-            supported_qpts: striding.supported_qpts,
-        });
-        give!(TUNNEL_OFFLOADS, tunnel_offloads_caps = attr.tunnel_offloads_caps.0);
-        give!(DCI_STREAMS, dci_streams_caps = mlx5dv_dci_streams_caps {
-            max_log_num_concurent: attr.dci_streams_caps.max_log_num_concurent,
-            max_log_num_errored: attr.dci_streams_caps.max_log_num_errored,
-        });
+        give!(
+            STRIDING_RQ,
+            striding_rq_caps = mlx5dv_striding_rq_caps {
+                min_single_stride_log_num_of_bytes: striding.min_single_stride_log_num_of_bytes,
+                max_single_stride_log_num_of_bytes: striding.max_single_stride_log_num_of_bytes,
+                min_single_wqe_log_num_of_strides: striding.min_single_wqe_log_num_of_strides,
+                max_single_wqe_log_num_of_strides: striding.max_single_wqe_log_num_of_strides,
+                supported_qpts: striding.supported_qpts,
+            }
+        );
+        give!(
+            TUNNEL_OFFLOADS,
+            tunnel_offloads_caps = attr.tunnel_offloads_caps.0
+        );
+        give!(
+            DCI_STREAMS,
+            dci_streams_caps = mlx5dv_dci_streams_caps {
+                max_log_num_concurent: attr.dci_streams_caps.max_log_num_concurent,
+                max_log_num_errored: attr.dci_streams_caps.max_log_num_errored,
+            }
+        );
         give!(DYN_BFREGS, max_dynamic_bfregs = limits.num_dyn_bfregs);
         if let Some((page, _mapping)) = core.clock_page() {
-            give!(CLOCK_INFO_UPDATE, max_clock_info_update_nsec = page.overflow_period());
+            give!(
+                CLOCK_INFO_UPDATE,
+                max_clock_info_update_nsec = page.overflow_period()
+            );
         }
-        give!(FLOW_ACTION_FLAGS, flow_action_flags = limits.flow_actions.0.into());
+        give!(
+            FLOW_ACTION_FLAGS,
+            flow_action_flags = limits.flow_actions.0.into()
+        );
         give!(DC_ODP_CAPS, dc_odp_caps = dc_odp_caps(device));
         if let Some(clock) = core.clock_register() {
-            give!(HCA_CORE_CLOCK, hca_core_clock = clock.as_ptr().cast::<c_void>());
+            give!(
+                HCA_CORE_CLOCK,
+                hca_core_clock = clock.as_ptr().cast::<c_void>()
+            );
         }
         if attr.reg_c0.mask != 0 {
-            give!(REG_C0, reg_c0 = mlx5dv_reg {
-                value: attr.reg_c0.value,
-                mask: attr.reg_c0.mask,
-            });
+            give!(
+                REG_C0,
+                reg_c0 = mlx5dv_reg {
+                    value: attr.reg_c0.value,
+                    mask: attr.reg_c0.mask,
+                }
+            );
         }
         if asked & mask::GENERAL != 0 {
             let general = General::of(device);
@@ -247,16 +274,11 @@ const NO_DISORDER: mlx5dv_ooo_recv_wrs_caps = mlx5dv_ooo_recv_wrs_caps {
 
 /// General capabilities as `mlx5dv.h` has them.
 #[derive(Debug)]
-pub(crate) struct General {
-    pub(crate) num_lag_ports: u8,
-    /// Whether packets of a queue pair can be bound to a port of a bond at all.
-    pub(crate) lag_tx_port_affinity: bool,
-    /// Whether a queue pair that sends can be moved to another port, another source port of UDP.
-    pub(crate) moves_port: bool,
-    pub(crate) moves_udp_sport: bool,
+struct General {
+    num_lag_ports: u8,
     signature: mlx5dv_sig_caps,
     /// Bytes that the device copies by one work request.
-    pub(crate) max_copy: usize,
+    max_copy: usize,
     max_dc_rd_atom: u64,
     max_dc_init_rd_atom: u64,
 }
@@ -266,7 +288,7 @@ const MAX_COPY: usize = 1 << 31;
 
 impl General {
     /// All from `mlx5_ifc.h`, `cmd_hca_cap`; nothing without DEVX.
-    pub(crate) fn of(device: &Mlx5) -> Self {
+    fn of(device: &Mlx5) -> Self {
         let caps = Caps::of(device.context().uctx(), CapType::GENERAL);
         let bits = |first, width| caps.as_ref().map_or(0, |caps| caps.bits(first, width));
         let has = |bit| caps.as_ref().is_some_and(|caps| caps.has(bit));
@@ -277,9 +299,6 @@ impl General {
         };
         Self {
             num_lag_ports: bits(0x27c, 4),
-            lag_tx_port_affinity: has(0x278),
-            moves_port: has(0x152),
-            moves_udp_sport: has(0x151),
             signature: if has(0x217) && has(0x480) {
                 mlx5dv_sig_caps {
                     // 512, 520, 4096 and 4160 bytes always; 4048

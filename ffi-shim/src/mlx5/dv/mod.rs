@@ -12,6 +12,10 @@ use crate::mlx5::{DEVICE_OPS, Mlx5};
 
 mod caps;
 mod device;
+mod devx;
+pub(crate) mod mkey;
+mod objects;
+mod qp;
 mod unsupported;
 
 pub(crate) const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);

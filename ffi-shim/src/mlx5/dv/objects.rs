@@ -33,14 +33,13 @@ fn at<T>(address: u64) -> *mut T {
     ptr::with_exposed_provenance_mut(address as usize)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mlx5dv_init_obj(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
+unsafe extern "C" fn init_obj_1_2(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
     // SAFETY: the caller's arguments.
     control("mlx5dv_init_obj", || unsafe { init(obj, kinds) })
 }
 
 /// The version of `MLX5_1.0`: the field for arming is a pointer to the address.
-pub(super) unsafe extern "C" fn init_obj_1_0(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
+unsafe extern "C" fn init_obj_1_0(obj: *mut mlx5dv_obj, kinds: u64) -> c_int {
     control("mlx5dv_init_obj", || {
         // SAFETY: the caller's arguments.
         unsafe { init(obj, kinds) }?;
@@ -109,9 +108,11 @@ const QP_RAW_ADDRESS: u64 = 1 << 2;
 
 unsafe fn of_qp(qp: *mut ibv_qp, out: *mut mlx5dv_qp) -> Result<(), Errno> {
     // SAFETY: a queue pair by the verb's contract.
-    unsafe { check((*qp).context) }?;
+    let context = unsafe { (*qp).context };
+    // SAFETY: an open context.
+    unsafe { check(context) }?;
     // SAFETY: one of ours.
-    let place = unsafe { qp::placement(qp) }?;
+    let place = unsafe { qp::dv::placement(qp) }?;
     // SAFETY: the caller's struct. Fields that it does not ask for may be missing in older programs.
     let asked = unsafe { (*out).comp_mask };
     let mut given = 0;
@@ -191,7 +192,9 @@ const SRQ_NUMBER: u64 = 1;
 
 unsafe fn of_srq(srq: *mut ibv_srq, out: *mut mlx5dv_srq) -> Result<(), Errno> {
     // SAFETY: a shared receive queue by the verb's contract.
-    unsafe { check((*srq).context) }?;
+    let context = unsafe { (*srq).context };
+    // SAFETY: an open context.
+    unsafe { check(context) }?;
     // SAFETY: one of ours.
     let (number, place, (head, tail)) = unsafe { srq::placement(srq) };
     // SAFETY: the caller's struct; its last field may be missing in older programs.
@@ -219,7 +222,9 @@ unsafe fn of_srq(srq: *mut ibv_srq, out: *mut mlx5dv_srq) -> Result<(), Errno> {
 
 unsafe fn of_rwq(wq: *mut ibv_wq, out: *mut mlx5dv_rwq) -> Result<(), Errno> {
     // SAFETY: a work queue by the verb's contract.
-    unsafe { check((*wq).context) }?;
+    let context = unsafe { (*wq).context };
+    // SAFETY: an open context.
+    unsafe { check(context) }?;
     // SAFETY: one of ours.
     let place = unsafe { wq::placement(wq) };
     let answer = mlx5dv_rwq {
@@ -239,7 +244,9 @@ const DM_REMOTE: u64 = 1;
 
 unsafe fn of_dm(dm: *mut crate::abi::domain::ibv_dm, out: *mut mlx5dv_dm) -> Result<(), Errno> {
     // SAFETY: device memory by the verb's contract.
-    unsafe { check((*dm).context) }?;
+    let context = unsafe { (*dm).context };
+    // SAFETY: an open context.
+    unsafe { check(context) }?;
     // SAFETY: of ours.
     let (start, length) = unsafe { dm::placement(dm) };
     // SAFETY: the caller's struct; its last field may be missing in older programs.
@@ -260,7 +267,9 @@ unsafe fn of_dm(dm: *mut crate::abi::domain::ibv_dm, out: *mut mlx5dv_dm) -> Res
 
 unsafe fn of_ah(handle: *mut ibv_ah, out: *mut mlx5dv_ah) -> Result<(), Errno> {
     // SAFETY: an address handle by the verb's contract.
-    unsafe { check((*handle).context) }?;
+    let context = unsafe { (*handle).context };
+    // SAFETY: an open context.
+    unsafe { check(context) }?;
     let answer = mlx5dv_ah {
         // SAFETY: one of ours.
         av: unsafe { ah::vector(handle) }.cast_mut().cast::<c_void>(),
@@ -273,7 +282,9 @@ unsafe fn of_ah(handle: *mut ibv_ah, out: *mut mlx5dv_ah) -> Result<(), Errno> {
 
 unsafe fn of_pd(pd: *mut ibv_pd, out: *mut mlx5dv_pd) -> Result<(), Errno> {
     // SAFETY: a protection domain by the verb's contract.
-    unsafe { check((*pd).context) }?;
+    let context = unsafe { (*pd).context };
+    // SAFETY: an open context.
+    unsafe { check(context) }?;
     let answer = mlx5dv_pd {
         // SAFETY: one of ours.
         pdn: unsafe { domain::number(pd) },
@@ -292,22 +303,33 @@ unsafe fn of_devx(object: *mut c_void, out: *mut u32) -> Result<(), Errno> {
     Ok(())
 }
 
-// A second definition of a name needs the assembler, since a version script gives a name one node.
-#[cfg(target_arch = "x86_64")]
-std::arch::global_asm!(
-    ".globl oxverbs_init_obj_1_0",
-    ".type oxverbs_init_obj_1_0, @function",
-    "oxverbs_init_obj_1_0:",
-    "jmp {function}",
-    ".symver oxverbs_init_obj_1_0, mlx5dv_init_obj@MLX5_1.0",
-    function = sym init_obj_1_0,
+/// Defines a name of which there are two with the assembler, since a version script alone gives a name one node.
+macro_rules! version {
+    ($symbol:literal, $version:literal, $function:ident) => {
+        #[cfg(target_arch = "x86_64")]
+        version!(@ $symbol, $version, $function, "jmp");
+        #[cfg(target_arch = "aarch64")]
+        version!(@ $symbol, $version, $function, "b");
+    };
+    (@ $symbol:literal, $version:literal, $function:ident, $jump:literal) => {
+        std::arch::global_asm!(
+            concat!(".globl ", $symbol),
+            concat!(".type ", $symbol, ", %function"),
+            concat!($symbol, ":"),
+            concat!($jump, " {function}"),
+            concat!(".symver ", $symbol, ", ", $version),
+            function = sym $function,
+        );
+    };
+}
+
+version!(
+    "oxverbs_init_obj_1_0",
+    "mlx5dv_init_obj@MLX5_1.0",
+    init_obj_1_0
 );
-#[cfg(target_arch = "aarch64")]
-std::arch::global_asm!(
-    ".globl oxverbs_init_obj_1_0",
-    ".type oxverbs_init_obj_1_0, %function",
-    "oxverbs_init_obj_1_0:",
-    "b {function}",
-    ".symver oxverbs_init_obj_1_0, mlx5dv_init_obj@MLX5_1.0",
-    function = sym init_obj_1_0,
+version!(
+    "oxverbs_init_obj_1_2",
+    "mlx5dv_init_obj@@MLX5_1.2",
+    init_obj_1_2
 );

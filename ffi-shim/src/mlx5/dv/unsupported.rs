@@ -49,34 +49,12 @@ refused! {
     mlx5dv_dek_destroy
     mlx5dv_dek_query
     mlx5dv_destroy_flow_matcher
-    mlx5dv_destroy_mkey
     mlx5dv_destroy_steering_anchor
-    mlx5dv_devx_cq_modify
-    mlx5dv_devx_cq_query
     mlx5dv_devx_destroy_eq
     mlx5dv_devx_free_msi_vector
-    mlx5dv_devx_general_cmd
-    mlx5dv_devx_get_async_cmd_comp
-    mlx5dv_devx_get_event
-    mlx5dv_devx_ind_tbl_modify
-    mlx5dv_devx_ind_tbl_query
-    mlx5dv_devx_obj_destroy
     mlx5dv_devx_obj_export
-    mlx5dv_devx_obj_modify
-    mlx5dv_devx_obj_query
-    mlx5dv_devx_obj_query_async
-    mlx5dv_devx_qp_modify
-    mlx5dv_devx_qp_query
-    mlx5dv_devx_query_eqn
-    mlx5dv_devx_srq_modify
-    mlx5dv_devx_srq_query
-    mlx5dv_devx_subscribe_devx_event
-    mlx5dv_devx_subscribe_devx_event_fd
     mlx5dv_devx_uar_export_dmabuf_fd
-    mlx5dv_devx_umem_dereg
     mlx5dv_devx_umem_export
-    mlx5dv_devx_wq_modify
-    mlx5dv_devx_wq_query
     mlx5dv_dr_action_destroy
     mlx5dv_dr_action_modify_aso
     mlx5dv_dr_action_modify_flow_meter
@@ -116,28 +94,18 @@ nothing! {
     __mlx5dv_create_flow
     mlx5dv_alloc_dm
     mlx5dv_alloc_var
-    mlx5dv_create_cq
     mlx5dv_create_flow
     mlx5dv_create_flow_action_esp
     mlx5dv_create_flow_action_modify_header
     mlx5dv_create_flow_action_packet_reformat
     mlx5dv_create_flow_matcher
-    mlx5dv_create_mkey
-    mlx5dv_create_qp
     mlx5dv_create_steering_anchor
-    mlx5dv_create_wq
     mlx5dv_crypto_login_create
     mlx5dv_dek_create
     mlx5dv_devx_alloc_msi_vector
-    mlx5dv_devx_alloc_uar
-    mlx5dv_devx_create_cmd_comp
     mlx5dv_devx_create_eq
-    mlx5dv_devx_create_event_channel
-    mlx5dv_devx_obj_create
     mlx5dv_devx_obj_import
     mlx5dv_devx_umem_import
-    mlx5dv_devx_umem_reg
-    mlx5dv_devx_umem_reg_ex
     mlx5dv_dm_map_op_addr
     mlx5dv_dr_action_create_aso
     mlx5dv_dr_action_create_default_miss
@@ -163,7 +131,6 @@ nothing! {
     mlx5dv_dr_table_create
     mlx5dv_get_vfio_device_list
     mlx5dv_pp_alloc
-    mlx5dv_qp_ex_from_ibv_qp_ex
     mlx5dv_reg_dmabuf_mr
     mlx5dv_sched_leaf_create
     mlx5dv_sched_node_create
@@ -172,9 +139,6 @@ nothing! {
 
 silent! {
     _mlx5dv_get_export_sizes
-    mlx5dv_devx_destroy_cmd_comp
-    mlx5dv_devx_destroy_event_channel
-    mlx5dv_devx_free_uar
     mlx5dv_devx_obj_unimport
     mlx5dv_devx_umem_unimport
     mlx5dv_dr_domain_allow_duplicate_rules

@@ -40,7 +40,9 @@ fn offered(kind: QueueKind) -> u64 {
         | op::LOCAL_INV
         | op::BIND_MW;
     match kind {
-        QueueKind::Rc | QueueKind::XrcSend => unreliable | op::READ | op::CMP_SWP | op::FETCH_ADD,
+        QueueKind::Rc | QueueKind::XrcSend | QueueKind::Dci => {
+            unreliable | op::READ | op::CMP_SWP | op::FETCH_ADD
+        }
         QueueKind::Uc => unreliable,
         QueueKind::Ud => op::SEND | op::SEND_IMM,
         QueueKind::RawPacket => op::SEND | op::TSO,
@@ -147,7 +149,7 @@ unsafe extern "C" fn wr_start_later(qp: *mut ibv_qp_ex) {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a queue pair of ours (C1), between start and complete.
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: the lock has been held since the batch was begun.
     if !unsafe { queue.commit_frequent(draft) } {
         // SAFETY: as above.
@@ -162,7 +164,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 #[inline(never)]
 unsafe extern "C" fn wr_complete_any(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a queue pair of ours (C1), between start and complete.
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // All or nothing: an error anywhere posts none of the batch.
     let result = match queue.commit(draft) {
         Ok(_) => 0,
@@ -186,7 +188,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 #[inline(always)]
 unsafe fn begin(qp: *mut ibv_qp_ex, operation: &Operation) {
     // SAFETY: the caller's promise.
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: fields of a live object, written by this thread.
     let wr_id = unsafe { (*qp).wr_id };
     // SAFETY: as above.
@@ -203,7 +205,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: &Operation) {
 #[inline(always)]
 unsafe fn begin_frequent(qp: *mut ibv_qp_ex, operation: &Operation) -> bool {
     // SAFETY: the caller's promise.
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: fields of a live object, written by this thread.
     let wr_id = unsafe { (*qp).wr_id };
     // SAFETY: as above.
@@ -347,7 +349,7 @@ unsafe extern "C" fn wr_bind_mw(
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: an address handle by the verb's contract.
     match unsafe { address(ah) } {
         Some(ah) => queue.set_datagram(draft, &ah.to(qpn, qkey)),
@@ -357,13 +359,13 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u3
 
 unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     queue.set_srqn(draft, srqn);
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: the queue's own draft.
     if !unsafe { queue.set_sge_frequent(draft, &Sge { addr, length, lkey }) } {
         // SAFETY: as above.
@@ -375,14 +377,14 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length
 #[inline(never)]
 unsafe extern "C" fn wr_set_sge_any(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: memory of the program's, readable by the verb's contract.
     let _ = unsafe { queue.set_sge(draft, &Sge { addr, length, lkey }) };
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: `count` elements by the verb's contract.
     let list = unsafe { slice(list, count) };
     // SAFETY: as in `wr_set_sge`.
@@ -391,7 +393,7 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, len: usize) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     let piece = InlinePiece {
         addr: addr.cast_const().cast(),
         len,
@@ -407,7 +409,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 #[inline(never)]
 unsafe extern "C" fn wr_set_inline_data_any(qp: *mut ibv_qp_ex, addr: *mut c_void, len: usize) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     let piece = InlinePiece {
         addr: addr.cast_const().cast(),
         len,
@@ -422,7 +424,7 @@ unsafe extern "C" fn wr_set_inline_data_list(
     list: *const ibv_data_buf,
 ) {
     // SAFETY: between start and complete (C1).
-    let Send { queue, draft } = unsafe { held(qp) };
+    let Send { queue, draft, .. } = unsafe { held(qp) };
     // SAFETY: `count` elements by the verb's contract.
     let list = unsafe { slice(list, count) };
     let pieces = list.iter().map(|piece| InlinePiece {

@@ -6,12 +6,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::{Draft, QueueKind, RecvQueue, SendQueue};
-use oxverbs::ffi_core::mlx5_control::geometry::{SendOps, Transport};
+use oxverbs::ffi_core::mlx5_control::geometry::{DeviceOps, SendOps, Transport};
 use oxverbs::ffi_core::mlx5_control::qp::{MadeQp, QpObject, QpRequest};
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::mlx5_control::special::DctObject;
 use oxverbs::ffi_core::mlx5_control::special::{BareQp, RssRequest};
 use oxverbs::ffi_core::uverbs_abi::handle::Xrcd;
 use oxverbs::ffi_core::uverbs_abi::types::{CreateQpFlags, QpCap, QpState, QpType};
-use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{RxHashFields, RxHashFunction};
+use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{
+    CreateQpFlags as DriverFlags, DciStreams, RxHashFields, RxHashFunction,
+};
 
 use crate::abi::attr::{ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::abi::domain::{ibv_qp_open_attr, verbs_xrcd};
@@ -27,6 +31,8 @@ use crate::mlx5::domain::{self, Share};
 use crate::mlx5::{Mlx5, cq, srq, wq};
 
 mod builder;
+#[cfg(feature = "drop-in")]
+pub(crate) mod dv;
 mod post;
 mod state;
 
@@ -44,6 +50,9 @@ pub(crate) struct Qp {
     object: Mutex<Object>,
     sq_sig_all: bool,
     _domain: Option<Share>,
+    /// By which programs build mlx5's own work requests.
+    #[cfg(feature = "drop-in")]
+    dv: crate::abi::dv::mlx5dv_qp_ex,
 }
 
 const _: () = assert!(offset_of!(Qp, send) >= HEAD);
@@ -53,6 +62,8 @@ struct Send {
     queue: SendQueue,
     /// The batch between `ibv_wr_start` and `ibv_wr_complete`.
     draft: Draft,
+    #[cfg(feature = "drop-in")]
+    key: dv::PendingKey,
 }
 
 /// What stands behind a queue pair.
@@ -64,6 +75,21 @@ enum Object {
     Spreads(BareQp),
     /// An XRC target that somebody else made.
     Opened(BareQp),
+    /// A target of dynamic connections.
+    #[cfg(feature = "drop-in")]
+    Target(DctObject),
+}
+
+/// What a program can ask for beyond verbs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Special {
+    pub(crate) driver_flags: DriverFlags,
+    pub(crate) no_scatter_to_cqe: bool,
+    /// Work requests of mlx5's own.
+    pub(crate) device_ops: Option<DeviceOps>,
+    /// It initiates dynamic connections.
+    pub(crate) initiator: bool,
+    pub(crate) dci_streams: Option<DciStreams>,
 }
 
 impl Qp {
@@ -120,16 +146,30 @@ fn transport(number: c_uint) -> Result<(Transport, QueueKind), Errno> {
     })
 }
 
-fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*mut Qp, Errno> {
+fn create(
+    context: *mut ibv_context,
+    init: &mut ibv_qp_init_attr_ex,
+    special: &Special,
+) -> Result<*mut Qp, Errno> {
     let has = |bit| init.comp_mask & bit != 0;
-    let (transport, kind) = transport(init.qp_type)?;
+    let (transport, kind) = if special.initiator {
+        (Transport::Dci, QueueKind::Dci)
+    } else {
+        transport(init.qp_type)?
+    };
     if init.comp_mask & !attr::ALL != 0 || has(attr::MAX_TSO_HEADER) && kind != QueueKind::RawPacket
     {
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: an open mlx5 device (C1).
     let device = unsafe { family::<Mlx5>(context) }?;
-    let send_ops = has(attr::SEND_OPS).then_some(init.send_ops_flags);
+    // Whoever asks for work requests of mlx5's own builds the others too.
+    let named = special.device_ops.is_some_and(|ops| ops.0 != 0);
+    let send_ops = if has(attr::SEND_OPS) {
+        Some(init.send_ops_flags)
+    } else {
+        named.then_some(0)
+    };
     let builder = match send_ops {
         Some(wanted) => {
             let ops = builder::ops(kind, device.context().has_atomics(), wanted);
@@ -188,6 +228,10 @@ fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*
         request.flags = CreateQpFlags(init.create_flags & !CREATE_SOURCE_QPN);
     }
     request.sq_sig_all = init.sq_sig_all != 0;
+    request.driver_flags = special.driver_flags;
+    request.no_scatter_to_cqe = special.no_scatter_to_cqe;
+    request.device_ops = special.device_ops;
+    request.dci_streams = special.dci_streams;
     request.send_ops = send_ops.map(SendOps);
     if has(attr::MAX_TSO_HEADER) {
         request.max_tso_header = init.max_tso_header.into();
@@ -221,7 +265,13 @@ fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*
     let (handle, number) = (object.handle(), object.number());
     let send = send.map(|queue| {
         let draft = queue.begin();
-        Locked::with(Send { queue, draft }, QueueLock::new(threads))
+        let send = Send {
+            queue,
+            draft,
+            #[cfg(feature = "drop-in")]
+            key: dv::PendingKey::default(),
+        };
+        Locked::with(send, QueueLock::new(threads))
     });
     let qp = Qp {
         head: [0; HEAD / 8],
@@ -230,6 +280,8 @@ fn create(context: *mut ibv_context, init: &mut ibv_qp_init_attr_ex) -> Result<*
         object: Mutex::new(Object::Queues(object)),
         sq_sig_all: init.sq_sig_all != 0,
         _domain: share,
+        #[cfg(feature = "drop-in")]
+        dv: dv::functions(kind, special.device_ops),
     };
     // A raw packet queue would take packets before RTR if it were told of receives.
     if kind == QueueKind::RawPacket
@@ -270,6 +322,8 @@ fn bare(
     let (handle, number) = match &object {
         Object::Queues(object) => (object.handle(), object.number()),
         Object::Spreads(object) | Object::Opened(object) => (object.handle(), object.number()),
+        #[cfg(feature = "drop-in")]
+        Object::Target(object) => (object.handle(), object.number()),
     };
     let qp = Qp {
         head: [0; HEAD / 8],
@@ -278,6 +332,8 @@ fn bare(
         object: Mutex::new(object),
         sq_sig_all: false,
         _domain: share,
+        #[cfg(feature = "drop-in")]
+        dv: dv::NOTHING,
     };
     let qp = Box::into_raw(Box::write(place, qp));
     // SAFETY: the head of the new object, zeroed, which is a valid `ibv_qp`.
@@ -293,6 +349,7 @@ fn bare(
 fn create_spreading(
     context: *mut ibv_context,
     init: &ibv_qp_init_attr_ex,
+    driver_flags: DriverFlags,
 ) -> Result<*mut Qp, Errno> {
     let has = |bit| init.comp_mask & bit != 0;
     if init.comp_mask & !attr::ALL != 0
@@ -335,8 +392,8 @@ fn create_spreading(
             function: RxHashFunction(init.rx_hash_function),
             fields: RxHashFields(init.rx_hash_fields_mask),
             key: key.to_vec(),
+            driver_flags,
             async_event: (async_fd >= 0).then_some(async_fd),
-            ..RssRequest::default()
         };
         Ok(Object::Spreads(device.context().create_rss_qp(&request)?))
     })?;
@@ -405,7 +462,7 @@ pub(crate) unsafe extern "C" fn create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_ini
         extended.sq_sig_all = init.sq_sig_all;
         extended.comp_mask = attr::PD;
         extended.pd = pd;
-        let qp = create(context, &mut extended)?;
+        let qp = create(context, &mut extended, &Special::default())?;
         init.cap = extended.cap;
         Ok(qp)
     })
@@ -417,13 +474,20 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 ) -> *mut Qp {
     control("create_qp_ex", || {
         // SAFETY: the caller's attributes, which the verb writes back to.
-        let init = unsafe { &mut *init };
-        if init.comp_mask & attr::RX_HASH != 0 {
-            create_spreading(context, init)
-        } else {
-            create(context, init)
-        }
+        create_any(context, unsafe { &mut *init }, &Special::default())
     })
+}
+
+fn create_any(
+    context: *mut ibv_context,
+    init: &mut ibv_qp_init_attr_ex,
+    special: &Special,
+) -> Result<*mut Qp, Errno> {
+    if init.comp_mask & attr::RX_HASH != 0 {
+        create_spreading(context, init, special.driver_flags)
+    } else {
+        create(context, init, special)
+    }
 }
 
 /// Removes what is left of a queue from its completion queues.
@@ -462,6 +526,15 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut ibv_qp) -> c_int {
                 dying.map(|dying| dying.events())
             }
             Object::Spreads(object) | Object::Opened(object) => destroyed(object.destroy())?,
+            #[cfg(feature = "drop-in")]
+            Object::Target(object) => {
+                let dying = destroyed(object.destroy())?;
+                if let Some(key) = dying.as_ref().and_then(|dying| dying.key()) {
+                    // SAFETY: as above.
+                    unsafe { clean(qp, key) };
+                }
+                dying.map(|dying| dying.events())
+            }
         };
         drop(object);
         // SAFETY: a live object, whose lock was initialised when it was made.

@@ -36,6 +36,20 @@ pub(crate) unsafe extern "C" fn modify_qp(
         let object = match &mut *object {
             Object::Queues(object) => object,
             Object::Spreads(_) => return Err(Errno(libc::EOPNOTSUPP)),
+            #[cfg(feature = "drop-in")]
+            Object::Target(object) => {
+                if mask & RATE_LIMIT != 0 {
+                    return Err(Errno(libc::EOPNOTSUPP));
+                }
+                object.modify(&ExModifyQp {
+                    base: modification(object.handle(), attr, mask),
+                    ..ExModifyQp::default()
+                })?;
+                // It has a number from RTR on.
+                // SAFETY: a field of the program's object that only this verb writes.
+                unsafe { (*qp).qp_num = object.number() };
+                return Ok(());
+            }
             Object::Opened(object) if mask & RATE_LIMIT == 0 => {
                 let command = modification(object.handle(), attr, mask);
                 return object.context().uctx().modify_qp(&command);
@@ -104,6 +118,8 @@ pub(crate) unsafe extern "C" fn set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c
         // SAFETY: a queue pair of ours (C1).
         match &mut *unsafe { of(qp) }.object() {
             Object::Queues(object) => object.set_ece(ece.options),
+            #[cfg(feature = "drop-in")]
+            Object::Target(object) => object.set_ece(ece.options),
             _ => Err(Errno(libc::EOPNOTSUPP)),
         }
     })
@@ -114,6 +130,8 @@ pub(crate) unsafe extern "C" fn query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) ->
         // SAFETY: a queue pair of ours (C1).
         let options = match &*unsafe { of(qp) }.object() {
             Object::Queues(object) => object.ece(),
+            #[cfg(feature = "drop-in")]
+            Object::Target(object) => object.ece(),
             _ => 0,
         };
         let answer = ibv_ece {
@@ -145,6 +163,11 @@ pub(crate) unsafe extern "C" fn query_qp(
         let to = match &*ours.object() {
             Object::Queues(object) => object.query(QpAttrMask(mask))?,
             Object::Spreads(_) => return Err(Errno(libc::EOPNOTSUPP)),
+            #[cfg(feature = "drop-in")]
+            Object::Target(object) => {
+                let uctx = object.context().uctx();
+                uctx.query_qp(object.handle(), QpAttrMask(mask))?
+            }
             Object::Opened(object) => {
                 let uctx = object.context().uctx();
                 uctx.query_qp(object.handle(), QpAttrMask(mask))?
