@@ -1,12 +1,11 @@
 //! Memory on the device that programs map (MEMIC).
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use oxverbs::ffi_core::mlx5_control::dm::DmMapping;
 use oxverbs::ffi_core::uverbs_abi::handle::Dm as DmHandle;
 use oxverbs::ffi_core::uverbs_abi::types::AccessFlags;
-use oxverbs::ffi_core::uverbs_abi::udata::mlx5::mmap::{self, MmapCommand};
-use oxverbs::ffi_core::{DmMr, DmPage, Errno, SharedMapping, Uctx, page_size};
+use oxverbs::ffi_core::{DmMr, Errno};
 
 use crate::abi::domain::{ibv_alloc_dm_attr, ibv_dm, verbs_dm};
 use crate::abi::driver::{IBV_MR_TYPE_MR, verbs_mr};
@@ -22,35 +21,11 @@ use crate::mlx5::Mlx5;
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     ibv: verbs_dm,
-    mapping: SharedMapping,
-    /// Bytes of the mapping in front of it.
-    before: usize,
-    len: usize,
+    mapping: DmMapping,
 }
 
-fn map(uctx: &Uctx, page: &DmPage, len: usize) -> Result<(SharedMapping, usize), Errno> {
-    let pages = page_size();
-    let offset = mmap::offset(
-        MmapCommand::DEVICE_MEM,
-        page.page_index.into(),
-        pages as u64,
-    )
-    .ok_or(Errno(libc::EPROTO))?;
-    let before = page.start_offset as usize & (pages - 1);
-    let end = before.checked_add(len).ok_or(Errno(libc::EINVAL))?;
-    let mapping = SharedMapping::map(uctx.fd(), end.next_multiple_of(pages), offset)?;
-    Ok((mapping, before))
-}
-
-fn new(
-    context: *mut ibv_context,
-    uctx: &Uctx,
-    handle: DmHandle,
-    page: &DmPage,
-    len: usize,
-) -> Result<*mut DeviceMemory, Errno> {
-    let (mapping, before) = map(uctx, page, len)?;
-    Ok(Box::into_raw(Box::new(DeviceMemory {
+fn new(context: *mut ibv_context, handle: DmHandle, mapping: DmMapping) -> *mut DeviceMemory {
+    Box::into_raw(Box::new(DeviceMemory {
         ibv: verbs_dm {
             dm: ibv_dm {
                 context,
@@ -62,9 +37,7 @@ fn new(
             handle: handle.0,
         },
         mapping,
-        before,
-        len,
-    })))
+    }))
 }
 
 pub(crate) unsafe extern "C" fn alloc_dm(
@@ -76,15 +49,11 @@ pub(crate) unsafe extern "C" fn alloc_dm(
         let attr = unsafe { &*attr };
         // SAFETY: an open mlx5 device (C1).
         let device = unsafe { family::<Mlx5>(context) }?.context();
-        if attr.comp_mask != 0 || attr.length as u64 > device.attributes().max_dm_size {
+        if attr.comp_mask != 0 {
             return Err(Errno(libc::EINVAL));
         }
-        let uctx = device.uctx();
-        let (handle, page) = uctx.alloc_dm_mlx5(attr.length as u64, attr.log_align_req)?;
-        new(context, uctx, handle, &page, attr.length).inspect_err(|_| {
-            // Nobody is left to tell.
-            let _ = uctx.free_dm(handle);
-        })
+        let (handle, mapping) = device.alloc_dm(attr.length, attr.log_align_req)?;
+        Ok(new(context, handle, mapping))
     })
 }
 
@@ -97,7 +66,8 @@ pub(crate) unsafe extern "C" fn import_dm(
         let uctx = unsafe { uctx(context) }?;
         let (page, len) = uctx.query_dm(DmHandle(handle))?;
         let len = usize::try_from(len).map_err(|_| Errno(libc::EPROTO))?;
-        new(context, uctx, DmHandle(handle), &page, len)
+        let mapping = DmMapping::new(uctx, &page, len)?;
+        Ok(new(context, DmHandle(handle), mapping))
     })
 }
 
@@ -167,31 +137,6 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     })
 }
 
-/// The words of device memory from an offset on. The device takes accesses of four bytes only.
-///
-/// # Safety
-///
-/// Device memory of ours (C1), alive as long as the result is used.
-unsafe fn words<'a>(dm: *mut ibv_dm, offset: u64, length: usize) -> Result<&'a [AtomicU32], Errno> {
-    // SAFETY: the caller's promise.
-    let ours = unsafe { &*dm.cast::<DeviceMemory>() };
-    let offset = usize::try_from(offset).map_err(|_| Errno(libc::EFAULT))?;
-    let end = offset.checked_add(length).ok_or(Errno(libc::EFAULT))?;
-    if end > ours.len {
-        return Err(Errno(libc::EFAULT));
-    }
-    if [offset, length, ours.before]
-        .iter()
-        .any(|n| !n.is_multiple_of(4))
-    {
-        return Err(Errno(libc::EINVAL));
-    }
-    // SAFETY: within the mapping, which was made for `before` and `len` bytes.
-    let start = unsafe { ours.mapping.start().add(ours.before + offset) };
-    // SAFETY: as many words of the mapping, aligned; device memory, accessed by whole words.
-    Ok(unsafe { std::slice::from_raw_parts(start.as_ptr().cast(), length / 4) })
-}
-
 unsafe extern "C" fn memcpy_to_dm(
     dm: *mut ibv_dm,
     offset: u64,
@@ -199,16 +144,10 @@ unsafe extern "C" fn memcpy_to_dm(
     length: usize,
 ) -> c_int {
     // SAFETY: device memory of ours (C1).
-    match unsafe { words(dm, offset, length) } {
-        Ok(words) => {
-            for (index, word) in words.iter().enumerate() {
-                // SAFETY: `length` readable bytes by the verb's contract.
-                let at = unsafe { from.cast::<u32>().add(index) };
-                // SAFETY: as above.
-                word.store(unsafe { at.read_unaligned() }, Ordering::Relaxed);
-            }
-            0
-        }
+    let mapping = unsafe { &(*dm.cast::<DeviceMemory>()).mapping };
+    // SAFETY: `length` readable bytes by the verb's contract.
+    match unsafe { mapping.write(offset, from.cast(), length) } {
+        Ok(()) => 0,
         Err(Errno(number)) => number,
     }
 }
@@ -220,16 +159,10 @@ unsafe extern "C" fn memcpy_from_dm(
     length: usize,
 ) -> c_int {
     // SAFETY: device memory of ours (C1).
-    match unsafe { words(dm, offset, length) } {
-        Ok(words) => {
-            for (index, word) in words.iter().enumerate() {
-                // SAFETY: `length` writable bytes by the verb's contract.
-                let at = unsafe { to.cast::<u32>().add(index) };
-                // SAFETY: as above.
-                unsafe { at.write_unaligned(word.load(Ordering::Relaxed)) };
-            }
-            0
-        }
+    let mapping = unsafe { &(*dm.cast::<DeviceMemory>()).mapping };
+    // SAFETY: `length` writable bytes by the verb's contract.
+    match unsafe { mapping.read(offset, to.cast(), length) } {
+        Ok(()) => 0,
         Err(Errno(number)) => number,
     }
 }

@@ -345,3 +345,41 @@ fn queue_pairs_by_the_kernels_numbers_leave_nothing() {
         assert_eq!(kernel.census(), Census::default(), "{first}");
     }
 }
+
+/// Memory on the device and memory that is not there.
+#[test]
+fn memory_that_is_not_the_process() {
+    let (kernel, context) = open();
+    {
+        let pd = context.protection_domain().unwrap();
+        let memory = context.device_memory(256, 6).unwrap();
+        assert_eq!(memory.len(), 256);
+        memory.copy_in(16, b"eight by").unwrap();
+        let mut bytes = [0; 12];
+        memory.copy_out(12, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0\0\0\0eight by");
+        let errno = |result: oxverbs::Result<()>| result.unwrap_err().errno();
+        assert_eq!(errno(memory.copy_in(252, &[0; 8])), Some(libc::EFAULT));
+        assert_eq!(
+            errno(memory.copy_in(usize::MAX, &[0; 8])),
+            Some(libc::EFAULT)
+        );
+        assert_eq!(errno(memory.copy_in(1, &[0; 4])), Some(libc::EINVAL));
+        assert_eq!(errno(memory.copy_in(0, &[0; 3])), Some(libc::EINVAL));
+
+        let region = pd.register_device_memory(&memory, 64..192, ALL).unwrap();
+        let sge = region.sge(8..24);
+        assert_eq!((sge.addr, sge.length), (8, 16));
+        assert_eq!(region.remote(100).addr, 100);
+        assert!(pd.register_device_memory(&memory, 128..512, ALL).is_err());
+        // The region holds its memory.
+        drop(memory);
+        drop(region);
+
+        let nothing = pd.null_region().unwrap().sge(1 << 20);
+        assert_ne!(nothing.lkey, 0);
+        assert!(context.device_memory(1 << 40, 0).is_err());
+    }
+    drop(context);
+    assert_eq!(kernel.census(), Census::default());
+}

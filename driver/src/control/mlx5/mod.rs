@@ -9,6 +9,7 @@ pub mod buffer;
 pub mod context;
 pub mod cq;
 pub mod dbrec;
+pub mod dm;
 pub mod domain;
 pub mod entry;
 pub mod environment;
