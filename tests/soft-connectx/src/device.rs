@@ -50,6 +50,8 @@ pub struct Device {
     pub(crate) trace: Trace,
     pub(crate) adversary: Adversary,
     pub(crate) stalled: events::Stalled,
+    /// Whether doorbell pages are memory.
+    pub(crate) watches: bool,
 }
 
 impl fmt::Debug for Device {
@@ -83,6 +85,7 @@ impl Device {
             trace: Trace::default(),
             adversary: Adversary::new(config.adversary),
             stalled: events::Stalled::default(),
+            watches: false,
             now: Duration::ZERO,
             link: None,
             carrier: true,

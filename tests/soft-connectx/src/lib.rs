@@ -48,13 +48,15 @@
 //! | `caps` | capabilities |
 //! | [`cable`] | what a cable does to frames |
 //! | [`trace`] | commands, dumped as the driver dumps them |
+//! | `watch` | doorbell pages that are memory |
+//! | `in_process` | the device for the userspace driver in the same process (feature `in-process`) |
 //! | `server` | the device for QEMU (feature `server`) |
 
 #![allow(
     dead_code,
     reason = "commands set what steering of raw packets and compression of completions will read"
 )]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod adversary;
 pub mod cable;
@@ -66,6 +68,12 @@ mod config;
 mod device;
 mod events;
 mod host;
+#[cfg(feature = "in-process")]
+#[expect(
+    unsafe_code,
+    reason = "memory of the process stands for that of a guest"
+)]
+pub mod in_process;
 mod init_segment;
 mod memic;
 mod memory;
@@ -78,6 +86,7 @@ pub mod server;
 pub mod trace;
 mod transport;
 mod uar;
+mod watch;
 pub mod wire;
 
 pub use config::{Config, LinkLayer};

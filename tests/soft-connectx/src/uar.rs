@@ -24,7 +24,7 @@ pub(crate) const FIRST_USABLE: u32 = 16;
 /// The last page before memory on the device.
 pub(crate) const LAST_PAGE: u32 = (crate::memic::START / PAGE_SIZE) as u32 - 1;
 
-const ARM_CQ: u64 = 0x20;
+pub(crate) const ARM_CQ: u64 = 0x20;
 const ARM_EQ: u64 = 0x40;
 const CONSUMER_EQ: u64 = 0x48;
 const BLUE_FLAME: std::ops::Range<u64> = 0x800..0x1000;

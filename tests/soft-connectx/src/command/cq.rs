@@ -10,6 +10,7 @@ use super::{Reply, done, owner};
 use crate::completion;
 use crate::device::Device;
 use crate::resources::{Cq, Receive, Ring};
+use crate::watch::NOT_ARMED;
 
 /// `cq_umem_offset` and `cq_umem_id` of create and modify, `dbr_umem_id` of the context: fields
 /// that the kernel's header calls reserved and rdma-core's `tests/mlx5_prm_structs.py` has.
@@ -87,6 +88,10 @@ pub(super) fn create(device: &mut Device, input: &[u8]) -> Reply {
         moderation_period: context.cq_period(),
         data: Default::default(),
     };
+    if device.watches {
+        // Where there is no memory for it, the queue works as badly without.
+        let _ = device.memory.write(cq.dbr.wrapping_add(4), &NOT_ARMED);
+    }
     let table = &mut device.resources.cqs;
     let number = table
         .free_number()

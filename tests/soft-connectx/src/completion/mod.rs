@@ -9,6 +9,7 @@ use wqe_format::mlx5::firmware::EventType;
 use crate::device::Device;
 use crate::events;
 use crate::resources::{Cq, Ring};
+use crate::watch::NOT_ARMED;
 pub(crate) use cqe::Cqe;
 
 /// Consumer and producer counters have 24 bits.
@@ -34,6 +35,8 @@ pub(crate) struct CqData {
     /// Producer counter when the last event was sent.
     notified: u32,
     armed: Option<Armed>,
+    /// The arm word that was looked at last, where doorbell pages are memory.
+    seen: Option<u32>,
     /// When an event that moderation holds back is due.
     due: Option<Duration>,
     /// It overran.
@@ -155,6 +158,37 @@ fn notify(device: &mut Device, cqn: u32) {
     let mut data = [0; 28];
     data[24..].copy_from_slice(&cqn.to_be_bytes());
     events::raise(device, eqn, EventType::COMP, &data);
+}
+
+/// Looks at a queue's arm word; answers whether it is new. The record has it behind the consumer's counter.
+pub(crate) fn look(device: &mut Device, cqn: u32) -> bool {
+    let Some(cq) = device.resources.cqs.get_mut(cqn) else {
+        return false;
+    };
+    let mut word = [0; 4];
+    if device
+        .memory
+        .read(cq.dbr.wrapping_add(4), &mut word)
+        .is_err()
+        || word == NOT_ARMED
+    {
+        return false;
+    }
+    if cq.data.seen.replace(u32::from_be_bytes(word)) == Some(u32::from_be_bytes(word)) {
+        return false;
+    }
+    let uar = cq.uar;
+    let [a, b, c, d] = word;
+    let [_, f, g, h] = cqn.to_be_bytes();
+    arm(device, uar, [a, b, c, d, 0, f, g, h]);
+    true
+}
+
+/// [`look`]s at all of them.
+pub(crate) fn look_at_all(device: &mut Device) -> bool {
+    let all: Vec<u32> = device.resources.cqs.iter().map(|(cqn, _)| cqn).collect();
+    all.into_iter()
+        .fold(false, |new, cqn| look(device, cqn) | new)
 }
 
 /// The 8 bytes written to a page's arm register: serial number, kind and consumer index, then

@@ -106,6 +106,34 @@ pub(crate) fn doorbell(device: &mut Device, uar: u32, register: u32, bytes: &[u8
     }
 }
 
+/// A queue pair may have new work: a register, which is memory, holds its number.
+pub(crate) fn look(device: &mut Device, uar: u32, qpn: u32) {
+    doorbell(
+        device,
+        uar,
+        0x800,
+        &[[0; 4], (qpn << 8).to_be_bytes()].concat(),
+    );
+}
+
+/// Lets every queue pair go on whose doorbell record says more than was fetched; answers whether there was one.
+pub(crate) fn look_at_all(device: &mut Device) -> bool {
+    let memory = device.memory.as_ref();
+    let posted = |qp: &Qp| {
+        let mut word = [0; 4];
+        let read = memory.read(qp.dbr.wrapping_add(4), &mut word);
+        read.is_ok() && u32::from_be_bytes(word) as u16 != qp.data.requester.fetched
+    };
+    let new: Vec<u32> = (device.resources.qps.iter())
+        .filter(|(_, qp)| qp.send.is_some() && qp.state != QpState::Rst && posted(qp))
+        .map(|(qpn, _)| qpn)
+        .collect();
+    let some = !new.is_empty();
+    device.transport.active.extend(new);
+    run(device);
+    some
+}
+
 /// A command took a queue pair from one state to another; its fields are those of the new one.
 pub(crate) fn state_changed(device: &mut Device, qpn: u32, from: QpState, to: QpState) {
     let Some(qp) = device.resources.qps.get_mut(qpn) else {

@@ -53,7 +53,7 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
     /// Basic blocks fetched, counted over and over.
-    fetched: u16,
+    pub(super) fetched: u16,
     /// Number of the packet behind all requests in work.
     pub(super) psn: u32,
     /// Of the next packet that is sent; behind `psn` when packets are sent again.
