@@ -147,7 +147,11 @@ impl QueuePair<Rc> {
         remote: &Endpoint,
         access: AccessFlags,
     ) -> Result<()> {
-        let address = Address::global(local.port, local.gid_index, remote.gid);
+        let address = Address {
+            // InfiniBand finds ports by it within a subnet, whether or not there is a GID; RoCE has none.
+            lid: remote.lid,
+            ..Address::global(local.port, local.gid_index, remote.gid)
+        };
         self.to_init(local.port, access)?;
         self.to_rtr(&Peer::new(remote.qpn, remote.psn, address))?;
         self.to_rts(local.psn, Timing::default())
