@@ -254,6 +254,14 @@ fn device_modules(device: Device) -> &'static [&'static str] {
     }
 }
 
+/// Modules that are loaded after the guest has given devices away.
+fn late_modules(device: Device) -> &'static [&'static str] {
+    match device {
+        Device::Rxe | Device::Mlx5 => &[],
+        Device::Vfio => &["mlx5_core", "mlx5_ib"],
+    }
+}
+
 impl KernelKit {
     pub(crate) fn get(
         cache: &Cache,
@@ -280,13 +288,17 @@ impl KernelKit {
             .unwrap_or("?")
             .to_owned();
         let modules = [MODULES, device_modules(device)].concat();
-        let recipe = format!("{} {} {modules:?} {INIT}", tree.key, tools.tree.key);
+        let late = late_modules(device);
+        let recipe = format!(
+            "{} {} {modules:?} {late:?} {INIT}",
+            tree.key, tools.tree.key
+        );
         let initrd = cache.path(&format!(
             "initrds/{}.cpio",
             &sha256(recipe.as_bytes())[..16]
         ));
         if !initrd.is_file() {
-            let content = initial_file_system(&tree.dir, &release, &modules, tools)?;
+            let content = initial_file_system(&tree.dir, &release, &modules, late, tools)?;
             write_whole(&initrd, &content)?;
         }
         Ok(Self {
@@ -330,10 +342,11 @@ fn initial_file_system(
     kernel: &Path,
     release: &str,
     wanted: &[&str],
+    late: &[&str],
     tools: &Tools,
 ) -> Result<Vec<u8>> {
     let mut archive = cpio::Archive::default();
-    for directory in ["bin", "dev", "proc", "modules", "newroot"] {
+    for directory in ["bin", "dev", "proc", "modules", "late", "newroot"] {
         archive.directory(directory);
     }
     archive.character_device("dev/console", 0o600, 5, 1);
@@ -346,13 +359,17 @@ fn initial_file_system(
     archive.symlink("bin/sh", "busybox");
     archive.file("init", 0o755, INIT.as_bytes());
     let modules = Modules::find(&kernel.join("usr/lib/modules").join(release))?;
-    let mut order = String::new();
-    for (name, elf) in modules.in_order(wanted)? {
-        archive.file(&format!("modules/{name}.ko"), 0o644, &strip(elf)?);
-        order += &name;
-        order.push('\n');
+    let early = modules.in_order(wanted)?.len();
+    let mut orders = [String::new(), String::new()];
+    // Those that are loaded first come first, with all that they need.
+    let all = modules.in_order(&[wanted, late].concat())?;
+    for (number, (name, elf)) in all.into_iter().enumerate() {
+        let folder = if number < early { "modules" } else { "late" };
+        archive.file(&format!("{folder}/{name}.ko"), 0o644, &strip(elf)?);
+        orders[usize::from(number >= early)] += &format!("{name}\n");
     }
-    archive.file("modules/order", 0o644, order.as_bytes());
+    archive.file("modules/order", 0o644, orders[0].as_bytes());
+    archive.file("late/order", 0o644, orders[1].as_bytes());
     Ok(archive.finish())
 }
 

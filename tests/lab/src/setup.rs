@@ -64,11 +64,13 @@ pub(crate) fn script(config: &Config) -> String {
         (Device::Rxe, Topology::Loopback) => script += LOOPBACK,
         (Device::Rxe, Topology::Pair) => script.extend([PAIR, ROUTES, PAIR_DEVICES]),
         (Device::Mlx5, _) => script += &mlx5(config),
-        (Device::Vfio, _) => script += VFIO,
+        (Device::Vfio, _) => {
+            script += VFIO;
+            script += &mlx5(config);
+        }
     }
     let gid = config.gid_index();
-    let kernels = (config.devices().iter()).filter(|_| config.device != Device::Vfio);
-    for device in kernels {
+    for device in (config.devices().iter()).filter(|name| !is_for_programs(name)) {
         // The address shows up in the GID table a moment after the device; without it nothing connects.
         let _ = write!(
             script,
@@ -170,7 +172,12 @@ fn network_ip(number: u16) -> String {
 fn mlx5(config: &Config) -> String {
     let mut script = format!("ip link set lo up\n{ORDERS}");
     let first = config.peer.as_ref().map_or(0, |peer| peer.number);
-    for (number, device) in (0..).zip(config.devices()) {
+    let kernels = || {
+        (0..)
+            .zip(config.devices())
+            .filter(|(_, name)| !is_for_programs(name))
+    };
+    for (number, device) in kernels() {
         let _ = write!(
             script,
             "n=0\n\
@@ -191,7 +198,7 @@ fn mlx5(config: &Config) -> String {
             );
         }
     }
-    if config.connectx.two && config.connectx.link == Link::Roce {
+    if kernels().count() == 2 && config.connectx.link == Link::Roce {
         script += ROUTES;
     }
     if let Some(peer) = &config.peer {
@@ -205,7 +212,7 @@ fn mlx5(config: &Config) -> String {
              ip addr add {ip}/24 dev $net\n"
         );
     }
-    for device in config.devices() {
+    for (_, device) in kernels() {
         let _ = write!(
             script,
             "n=0\n\
@@ -219,15 +226,28 @@ fn mlx5(config: &Config) -> String {
     script
 }
 
-/// Gives every ConnectX to vfio-pci. No mlx5 driver is there to take it first.
+/// Whether no driver of the kernel has a device of this name.
+fn is_for_programs(name: &str) -> bool {
+    name.starts_with("vfio:")
+}
+
+/// Gives the first ConnectX to vfio-pci, before any mlx5 driver is there to take it; then those drivers come and take a
+/// second one.
 const VFIO: &str = "\
-ip link set lo up
+connectx=
 for device in /sys/bus/pci/devices/*; do
     [ \"$(cat $device/vendor)\" = 0x15b3 ] || continue
+    [ -n \"$connectx\" ] || first=${device##*/}
+    connectx=\"$connectx ${device##*/}\"
     [ -e $device/iommu_group ] || { echo \"${device##*/} is behind no IOMMU\"; dmesg | grep -i dmar; exit 1; }
-    echo vfio-pci >$device/driver_override
-    echo ${device##*/} >/sys/bus/pci/drivers_probe
-    [ -e /sys/bus/pci/drivers/vfio-pci/${device##*/} ] || { echo \"vfio-pci did not take ${device##*/}\"; dmesg | tail -n 20; exit 1; }
 done
+echo vfio-pci >/sys/bus/pci/devices/$first/driver_override
+echo $first >/sys/bus/pci/drivers_probe
+[ -e /sys/bus/pci/drivers/vfio-pci/$first ] || { echo \"vfio-pci did not take $first\"; dmesg | tail -n 20; exit 1; }
 [ -e /dev/vfio/vfio ] || { echo 'no /dev/vfio/vfio'; exit 1; }
+if [ \"$connectx\" != \" $first\" ]; then
+    while read -r module; do
+        /run/oxverbs/busybox insmod /run/oxverbs/modules/$module.ko
+    done </run/oxverbs/modules/order
+fi
 ";

@@ -18,6 +18,7 @@ mount_9p target /oxverbs/target ro,cache=loose
 b mount -t tmpfs -o mode=755 run /newroot/run
 b mkdir /newroot/run/oxverbs
 b cp /bin/busybox /newroot/run/oxverbs/busybox
+b cp -r /late /newroot/run/oxverbs/modules
 b umount /proc
 b mount -t devtmpfs dev /newroot/dev
 exec /bin/busybox switch_root -c /dev/console /newroot /run/oxverbs/busybox sh /share/agent.sh
