@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 #[derive(Clone, Debug, Parser)]
 #[command(name = "hw-tests")]
 pub(crate) struct Options {
-    /// RDMA device, as `rdma link` names it
+    /// RDMA device, as `rdma link` names it, or vfio:0000:3b:00.0 for one that vfio-pci has
     #[arg(long, required_unless_present = "list")]
     pub(crate) device: Option<String>,
 

@@ -17,6 +17,9 @@ use std::time::Duration;
 use oxverbs::control::kernel::Uctx;
 use oxverbs::control::mlx5::environment::Environment;
 use oxverbs::control::mlx5::{Mlx5Context, Opened};
+use oxverbs::control::vfio;
+use oxverbs::control::vfio::hca::Options;
+use oxverbs::control::vfio::linux::{VFIO, VfioPci};
 use oxverbs::data::rxe::{CompletionQueue, Doorbell, PostError, RecvQueue, SendQueue};
 use oxverbs::sys::errno::Errno;
 use oxverbs::sys::kernel::KernelRef;
@@ -111,6 +114,17 @@ impl Deref for Holder {
 impl Core {
     pub(crate) fn open(name: &str) -> Answer<Self> {
         let what = |errno| fault("open the device", errno);
+        if let Some(address) = name.strip_prefix(VFIO) {
+            let said = |error: &dyn std::fmt::Display| Fault {
+                errno: None,
+                what: error.to_string(),
+            };
+            let pci = Arc::new(VfioPci::open(address).map_err(|error| said(&error))?);
+            let objects = vfio::open(pci, Options::default()).map_err(|error| said(&error))?;
+            let uctx = Uctx::over(objects).map_err(what)?;
+            let opened = Mlx5Context::open(uctx, Environment::of_process());
+            return Self::over(name, opened.map_err(|error| what(error.into()))?);
+        }
         let node = node_of(name)?;
         if is_mlx5(name) {
             let uctx = Uctx::open(KernelRef::Linux, &node, DriverId::MLX5).map_err(what)?;
