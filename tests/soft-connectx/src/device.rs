@@ -13,6 +13,7 @@ use crate::host::{GuestMemory, Interrupts, Link};
 use crate::init_segment::{self, InitSegment};
 use crate::memic::Memic;
 use crate::pages::Pages;
+use crate::paging::Paging;
 use crate::pci::ConfigSpace;
 use crate::port::{self, Port};
 use crate::resources::Resources;
@@ -45,6 +46,7 @@ pub struct Device {
     pub(crate) resources: Resources,
     pub(crate) uar: uar::Assembly,
     pub(crate) memic: Memic,
+    pub(crate) paging: Paging,
     pub(crate) transport: transport::State,
     pub(crate) checks: checks::State,
     pub(crate) trace: Trace,
@@ -80,6 +82,7 @@ impl Device {
             resources: Resources::new(&config),
             uar: uar::Assembly::default(),
             memic: Memic::default(),
+            paging: Paging::default(),
             transport: transport::State::default(),
             checks: checks::State::default(),
             trace: Trace::default(),
@@ -153,6 +156,7 @@ impl Device {
         self.resources = Resources::new(&self.config);
         self.uar = uar::Assembly::default();
         self.memic = Memic::default();
+        self.paging = Paging::default();
         self.transport = transport::State::default();
         self.checks = checks::State::default();
         self.stalled = events::Stalled::default();

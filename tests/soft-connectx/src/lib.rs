@@ -37,6 +37,7 @@
 //! | `command` | the command interface, one file for each family of commands |
 //! | `port` | the port's names and state |
 //! | `pages` | pages given to the device and taken back |
+//! | `paging` | pages that are asked for when they are needed |
 //! | `resources` | what the commands create: queues, keys, domains |
 //! | `events` | event queues |
 //! | `memic` | memory on the device, in a window of BAR0 |
@@ -78,6 +79,7 @@ mod init_segment;
 mod memic;
 mod memory;
 mod pages;
+mod paging;
 mod pci;
 mod port;
 mod resources;

@@ -73,13 +73,16 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_cq_oi(true)
         .set_cq_resize(true)
         .set_cq_moderation(true);
-    caps.set_device_memory(true);
+    caps.set_device_memory(true)
+        .set_pg(true)
+        .set_umr_extended_translation_offset(true);
     caps.set_sctr_data_cqe(true)
         .set_block_lb_mc(true)
         .set_null_mkey(true);
     caps.set_umem_uid_0(true).set_stat_rate_support(0xffff);
     caps.set_repeated_block_disabled(false)
         .set_umr_modify_entity_size_disabled(true);
+    caps.set_cqe_128_always(true);
     caps.set_fixed_buffer_size(true).set_wq_signature(true);
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `general` | how many, how large, which operations |
 //! | `atomic` | atomic operations and the byte order of their replies |
+//! | `odp` | on-demand paging |
 //! | `memory` | memory on the device |
 //! | `ethernet` | RoCE, offloads and flow tables of an Ethernet port |
 //! | `variant` | other cards and functions that a driver may meet |
@@ -11,6 +12,7 @@
 mod atomic;
 mod ethernet;
 mod memory;
+mod odp;
 
 pub(crate) use ethernet::GIDS as ROCE_GIDS;
 mod general;
@@ -47,7 +49,9 @@ impl Caps {
         maximum.insert(CapType::GENERAL, general);
         maximum.insert(CapType::ATOMIC, atomic);
         // Programs ask for these without being told that there are any.
-        maximum.insert(CapType::ODP, OdpCap::zeroed().into_inner().to_vec());
+        let pages_on_demand =
+            CmdHcaCap::new(&maximum[&CapType::GENERAL][..]).is_ok_and(|caps| caps.pg());
+        maximum.insert(CapType::ODP, odp::maximum(pages_on_demand));
         let has_memory =
             CmdHcaCap::new(&maximum[&CapType::GENERAL][..]).is_ok_and(|caps| caps.device_memory());
         maximum.insert(CapType::DEV_MEM, memory::maximum(has_memory));
@@ -59,6 +63,9 @@ impl Caps {
         let mut current = maximum.clone();
         if let Some(atomic) = current.get_mut(&CapType::ATOMIC) {
             atomic::start(atomic);
+        }
+        if let Some(paging) = current.get_mut(&CapType::ODP) {
+            odp::start(paging);
         }
         Caps { maximum, current }
     }
@@ -80,6 +87,7 @@ impl Caps {
             CapType::GENERAL => CmdHcaCap::LAYOUT,
             CapType::ATOMIC => AtomicCaps::LAYOUT,
             CapType::ROCE => RoceCap::LAYOUT,
+            CapType::ODP => OdpCap::LAYOUT,
             _ => return Err("capabilities of this kind can't be set"),
         };
         let wanted = wanted
@@ -94,6 +102,14 @@ impl Caps {
             // finds the operations unchanged afterwards.
             put = atomic::with_order_of(maximum, wanted);
         }
+        if kind == CapType::ODP {
+            // The driver sets the bit of the scheme that it wants, and nothing else (`handle_hca_cap_odp`).
+            let is_wanted = OdpCap::new(wanted).is_ok_and(|caps| caps.mem_page_fault());
+            put = maximum.clone();
+            if !is_wanted {
+                odp::start(&mut put);
+            }
+        }
         self.current.insert(kind, put);
         Ok(())
     }
@@ -105,6 +121,17 @@ impl Caps {
     /// Whether commands' signatures are checked (`cmdif_checksum` 3).
     pub(crate) fn checks_commands(&self) -> bool {
         self.general().cmdif_checksum() == 3
+    }
+
+    /// Whether keys may miss pages.
+    pub(crate) fn has_paging(&self) -> bool {
+        self.general().pg()
+    }
+
+    /// Whether the driver brings pages when they are missed.
+    pub(crate) fn pages_on_demand(&self) -> bool {
+        let caps = OdpCap::new(&self.current[&CapType::ODP][..]);
+        caps.is_ok_and(|caps| caps.mem_page_fault())
     }
 
     /// Whether there is memory on the device.

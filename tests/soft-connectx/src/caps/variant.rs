@@ -102,6 +102,8 @@ fn old(adversary: &mut Adversary, caps: &mut CmdHcaCap<&mut [u8]>) {
         .set_block_lb_mc(kept(quiet));
     let memory = caps.device_memory();
     caps.set_device_memory(kept(memory));
+    let pages = caps.pg();
+    caps.set_pg(kept(pages));
     let log_max_uctx = if kept(true) { caps.log_max_uctx() } else { 0 };
     caps.set_log_max_uctx(log_max_uctx);
 }

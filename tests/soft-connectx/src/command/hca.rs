@@ -52,6 +52,8 @@ pub(super) fn enable(device: &mut Device, _input: &[u8]) -> Reply {
 pub(super) fn disable(device: &mut Device, _input: &[u8]) -> Reply {
     if device.hca.stage == Stage::Initialized {
         device.resources = Resources::new(&device.config);
+        device.memic = crate::memic::Memic::default();
+        device.paging = crate::paging::Paging::default();
     }
     device.hca = Hca::default();
     done()

@@ -26,7 +26,9 @@ pub(super) fn create(device: &mut Device, input: &[u8]) -> Reply {
     let mut bytes = [0; 64];
     bytes.copy_from_slice(context.as_bytes());
     let translation = translation(&view, &context, input)?;
-    let key = Mkey::new(owner::uid(input), bytes, translation);
+    let mut key = Mkey::new(owner::uid(input), bytes, translation);
+    // The kernel marks pages that are there if it says so here, and whenever it lists pages by UMR (`mlx5_ib_populate_pas`).
+    key.may_miss_pages = device.caps.has_paging() && (view.pg_access() || key.umr_enabled);
     check(device, input, &key)?;
     let table = &mut device.resources.mkeys;
     let number = table

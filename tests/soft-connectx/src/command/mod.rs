@@ -24,6 +24,7 @@ mod memic;
 mod mkey;
 mod nic_vport;
 mod owner;
+mod page_fault;
 mod qp;
 mod qp_modify;
 mod raw;

@@ -68,6 +68,8 @@ pub(crate) enum Fault {
     Rights,
     /// The translation has no entry for it, or one that leads nowhere.
     Translation,
+    /// The translation lacks the page, or the right to write it; it may come.
+    Page(Range),
     /// No map of the guest covers what it leads to.
     Dma,
 }
@@ -184,7 +186,7 @@ fn translate(
             pieces.push((Place::Bus(range.va), to_usize(range.len)?));
             Ok(())
         }
-        AccessMode::Mtt => pages(mkey, offset, range.len, pieces),
+        AccessMode::Mtt => pages(mkey, offset, range, right, pieces),
         AccessMode::Ksm => {
             let size = page_size(mkey)?;
             for (entry, inside, len) in equal_parts(mkey, size, offset, range.len) {
@@ -245,13 +247,25 @@ fn equal_parts(
     })
 }
 
-fn pages(mkey: &Mkey, offset: u64, len: u64, pieces: &mut Pieces) -> Result<(), Fault> {
+fn pages(
+    mkey: &Mkey,
+    offset: u64,
+    range: Range,
+    right: Right,
+    pieces: &mut Pieces,
+) -> Result<(), Fault> {
+    let len = range.len;
     let size = page_size(mkey)?;
     for (entry, inside, len) in equal_parts(mkey, size, offset, len) {
         let entry = mkey.translation.get(entry?..).unwrap_or_default();
         let page = entry.first_chunk::<8>().ok_or(Fault::Translation)?;
-        // The low bits say whether the page is present, which only matters for demand paging.
-        let page = u64::from_be_bytes(*page) & !7;
+        let page = u64::from_be_bytes(*page);
+        // The lowest bits say whether it may be read and written (`MLX5_EN_RD`, `MLX5_EN_WR` of Linux mlx5/device.h).
+        let is_there = page & 1 != 0 && (page & 2 != 0 || !right.is_write());
+        if mkey.may_miss_pages && !is_there {
+            return Err(Fault::Page(range));
+        }
+        let page = page & !7;
         let iova = page.checked_add(inside).ok_or(Fault::Translation)?;
         let len = to_usize(len)?;
         match pieces.last_mut() {
@@ -264,6 +278,18 @@ fn pages(mkey: &Mkey, offset: u64, len: u64, pieces: &mut Pieces) -> Result<(), 
     Ok(())
 }
 
+/// The memory behind a range. If a page is missing that may come, that is remembered (see [`paging`](crate::paging)).
+fn reach(device: &Device, who: &Who, range: Range, right: Right) -> Result<Pieces, Fault> {
+    device.paging.begin();
+    let found = pieces(&device.resources, who, range, right);
+    if let Err(Fault::Page(missed)) = found
+        && device.caps.pages_on_demand()
+    {
+        device.paging.miss(missed);
+    }
+    found
+}
+
 /// Reads from a range into `to`, which is as long as it.
 pub(crate) fn read(
     device: &Device,
@@ -274,7 +300,7 @@ pub(crate) fn read(
 ) -> Result<(), Fault> {
     let len = to.len() as u64;
     let mut rest = to;
-    for (place, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
+    for (place, len) in reach(device, who, Range { key, va, len }, right)? {
         let (part, after) = rest.split_at_mut_checked(len).ok_or(Fault::Translation)?;
         match place {
             Place::Bus(iova) => device.memory.read(iova, part).map_err(|_| Fault::Dma)?,
@@ -296,7 +322,7 @@ pub(crate) fn write(
     let len = from.len() as u64;
     let mut rest = from;
     let mut parts = Vec::new();
-    for (place, len) in pieces(&device.resources, who, Range { key, va, len }, right)? {
+    for (place, len) in reach(device, who, Range { key, va, len }, right)? {
         let (part, after) = rest.split_at_checked(len).ok_or(Fault::Translation)?;
         parts.push((place, part));
         rest = after;

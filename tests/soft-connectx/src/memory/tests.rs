@@ -300,3 +300,21 @@ fn a_key_of_memory_on_the_device_counts_from_zero() {
     let gone = read(&device, &who(), at(0), Right::LocalRead, &mut found);
     assert_eq!(gone, Err(Fault::Translation));
 }
+
+#[test]
+fn a_page_may_be_missing_or_not_writable() {
+    let list = entries(&[0x10_0003, 0x20_0001, 0]);
+    let mut key = Mkey::new(0, context(1, 0x1000, 0x3000), list);
+    key.may_miss_pages = true;
+    let mut resources = Resources::new(&crate::Config::default());
+    resources.mkeys.insert(1, key);
+    let ask = |range, right| pieces(&resources, &who(), range, right);
+    let first = range(1, 0x1ff8, 8);
+    assert_eq!(ask(first, Right::RemoteWrite), Ok(vec![(0x10_0ff8, 8)]));
+    let both = range(1, 0x1ff8, 16);
+    let found = vec![(0x10_0ff8, 8), (0x20_0000, 8)];
+    assert_eq!(ask(both, Right::LocalRead), Ok(found));
+    assert_eq!(ask(both, Right::LocalWrite), Err(Fault::Page(both)));
+    let last = range(1, 0x3000, 1);
+    assert_eq!(ask(last, Right::LocalRead), Err(Fault::Page(last)));
+}

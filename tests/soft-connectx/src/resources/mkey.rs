@@ -63,6 +63,8 @@ pub(crate) struct Mkey {
     /// The translation as the device would keep it: octowords of 16 bytes, of `mtt`s (8 bytes)
     /// or `klm`s (16 bytes), big-endian.
     pub(crate) translation: Vec<u8>,
+    /// The lowest bits of a page in the translation say whether it is there.
+    pub(crate) may_miss_pages: bool,
     /// Memory windows (type 2) bound to it.
     pub(crate) windows: u32,
 }
@@ -90,6 +92,7 @@ impl Mkey {
             remote_invalidate: false,
             log_entity: 0,
             translation,
+            may_miss_pages: false,
             windows: 0,
         };
         key.load();

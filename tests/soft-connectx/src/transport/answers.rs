@@ -5,6 +5,7 @@ use wqe_format::mlx5::{CtrlFlags, Syndrome};
 use super::requester::{complete_done, fail_first};
 use super::{psn, sending};
 use crate::device::Device;
+use crate::paging::{self, Side};
 use crate::resources::QpState;
 use crate::wire::{Aeth, Answer, NakCode, Packet, op};
 
@@ -157,6 +158,10 @@ fn returned(device: &mut Device, qpn: u32, psn: u32, bytes: &[u8], is_atomic: bo
         let written = request.scatter(device, &qp.who(), offset, bytes);
         written.err().map(|_| Syndrome::LOCAL_PROT_ERR)
     };
+    // It is asked for again when the timer ends, as if it had been lost.
+    if fault.is_some() && paging::wait(device, qpn, Side::Send) {
+        return;
+    }
     let (now, Some(qp)) = (device.now, device.resources.qps.get_mut(qpn)) else {
         return;
     };

@@ -313,6 +313,12 @@ fn fail(device: &mut Device, qpn: u32) {
     device.transport.active.insert(qpn);
 }
 
+/// A page has come that a queue pair waited for, or will not come.
+pub(crate) fn wake(device: &mut Device, qpn: u32) {
+    device.transport.active.insert(qpn);
+    run(device);
+}
+
 /// A completion of a queue pair; one that can't be written is the end of it (IBTA 10.10.2.3: a catastrophic error).
 fn complete(device: &mut Device, qpn: u32, cqn: u32, cqe: &Cqe) {
     if completion::push(device, cqn, cqe).is_ok() {

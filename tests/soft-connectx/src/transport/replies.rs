@@ -6,6 +6,7 @@ use super::responder::{Place, Reply, responder};
 use super::{fail, psn, sending};
 use crate::device::Device;
 use crate::memory::{self, Right, Who};
+use crate::paging::{self, Side};
 use crate::port::DEFAULT_PKEY;
 use crate::wire::{Aeth, Answer, Bth, Extended, NakCode, Packet, Service, op};
 
@@ -25,6 +26,9 @@ pub(super) fn answer(device: &mut Device, qpn: u32) -> bool {
         let initiator = Some(*initiator);
         (!me.replies.is_empty()).then_some(Place { qpn, initiator })
     }));
+    if device.paging.holds(qpn, Side::Answer) {
+        places.retain(|at| !begins_with_read(device, *at));
+    }
     let mut more = false;
     for at in places {
         for _ in 0..BURST {
@@ -32,9 +36,16 @@ pub(super) fn answer(device: &mut Device, qpn: u32) -> bool {
                 break;
             }
         }
-        more |= responder(device, at).is_some_and(|me| !me.replies.is_empty());
+        let waits = device.paging.holds(qpn, Side::Answer) && begins_with_read(device, at);
+        more |= !waits && responder(device, at).is_some_and(|me| !me.replies.is_empty());
     }
     more
+}
+
+/// Whether what is to be answered next needs memory.
+fn begins_with_read(device: &mut Device, at: Place) -> bool {
+    let me = responder(device, at);
+    me.is_some_and(|me| matches!(me.replies.front(), Some(Reply::Read { .. })))
 }
 
 /// Sends one packet of what is to be answered.
@@ -94,6 +105,12 @@ fn answer_one(device: &mut Device, at: Place) -> bool {
             let who = read_domain(device, &who, reth.rkey, service);
             if len > 0 && memory::read(device, &who, from, Right::RemoteRead, &mut payload).is_err()
             {
+                if paging::wait(device, at.qpn, Side::Answer) {
+                    if let Some(me) = responder(device, at) {
+                        me.replies.push_front(Reply::Read { psn, reth, sent });
+                    }
+                    return false;
+                }
                 // The key went away while it was read from.
                 let nak = Answer::Nak(NakCode::RemoteAccess);
                 let packet = make(op::ACKNOWLEDGE, psn::add(psn, sent), say(nak), Vec::new());

@@ -16,6 +16,7 @@ use crate::checks;
 use crate::completion::Cqe;
 use crate::device::Device;
 use crate::events;
+use crate::paging::{self, Side};
 use crate::resources::{Qp, QpKind, QpState};
 
 /// Packets without an answer, over which no more are sent.
@@ -122,6 +123,12 @@ pub(super) fn step(device: &mut Device, qpn: u32) -> bool {
         QpState::Err => return flush_next(device, qpn),
         _ => return false,
     }
+    if device.paging.holds(qpn, Side::Send) {
+        return false;
+    }
+    let Some(qp) = get(device, qpn) else {
+        return false;
+    };
     let limits = qp.limits;
     let requester = &mut qp.data.requester;
     match requester.retry.expire(now, &limits) {
@@ -169,6 +176,9 @@ fn send_next(device: &mut Device, qpn: u32) -> bool {
     let is_reliable = qp.kind != QpKind::Uc;
     let packet = sending::packet(device, qp, &requester.flight[index]);
     let (now, limits) = (device.now, qp.limits);
+    if packet.is_err() && paging::wait(device, qpn, Side::Send) {
+        return false;
+    }
     let Some(qp) = get(device, qpn) else {
         return false;
     };
@@ -291,6 +301,9 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         QpKind::RawSend => raw::send(device, qpn, &request),
         _ => Ok(()),
     };
+    if result.is_err() && paging::wait(device, qpn, Side::Send) {
+        return false; // it is fetched again
+    }
     let Some(qp) = get(device, qpn) else {
         return false;
     };

@@ -10,6 +10,7 @@ use crate::completion::Cqe;
 use crate::completion::cqe::Received;
 use crate::device::Device;
 use crate::memory::{self, Range, Right, Who, umr};
+use crate::paging::{self, Side};
 use crate::resources::{QpKind, QpState};
 use crate::wire::{Answer, AtomicEth, NakCode, Packet, Reth, Route, op};
 
@@ -324,6 +325,17 @@ fn send(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal>
     }
     let in_cqe = op::begins(op) && op::ends(op) && fits_cqe(device, at, packet.payload.len());
     if !in_cqe && taken.scatter(device, start, &packet.payload).is_err() {
+        if paging::wait(device, at.qpn, Side::Answer) {
+            // The packet comes again, and finds what the ones before it left.
+            if let Some(me) = responder(device, at) {
+                if op::begins(op) {
+                    me.spare = Some(taken);
+                } else {
+                    me.message = Some(Message::Send { taken, len: start });
+                }
+            }
+            return Err(Refusal::NotReady);
+        }
         report(device, at, &taken, Syndrome::LOCAL_PROT_ERR);
         return Err(Refusal::Nak(NakCode::RemoteOperational));
     }
@@ -394,6 +406,15 @@ fn who(device: &Device, at: Place, packet: &Packet) -> Option<Who> {
 
 const NO_ACCESS: Refusal = Refusal::Nak(NakCode::RemoteAccess);
 
+/// Memory could not be reached: for good, or until a page comes.
+fn denied(device: &mut Device, at: Place) -> Refusal {
+    if paging::wait(device, at.qpn, Side::Answer) {
+        Refusal::NotReady
+    } else {
+        NO_ACCESS
+    }
+}
+
 fn write(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal> {
     let op = packet.bth.op();
     let who = who(device, at, packet).ok_or(NO_ACCESS)?;
@@ -430,8 +451,14 @@ fn write(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal
     };
     if here > 0 {
         let to = (key, va.wrapping_add(len - left));
-        memory::write(device, &who, to, Right::RemoteWrite, &packet.payload)
-            .map_err(|_| NO_ACCESS)?;
+        let written = memory::write(device, &who, to, Right::RemoteWrite, &packet.payload);
+        if written.is_err() {
+            let refusal = denied(device, at);
+            if let Some(me) = responder(device, at) {
+                me.spare = taken;
+            }
+            return Err(refusal);
+        }
     }
     let left = left - here;
     if let Some(me) = responder(device, at) {
@@ -511,7 +538,9 @@ fn atomic(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusa
     };
     memory::check(&device.resources, &who, range, Right::RemoteAtomic).map_err(|_| NO_ACCESS)?;
     let place = (atomic.rkey, atomic.va);
-    memory::read(device, &who, place, Right::RemoteAtomic, operand).map_err(|_| NO_ACCESS)?;
+    if memory::read(device, &who, place, Right::RemoteAtomic, operand).is_err() {
+        return Err(denied(device, at));
+    }
     let old = u64::from_le_bytes(bytes);
     let new = super::atomic::run(packet.bth.op(), old, &atomic).to_le_bytes();
     let new = &new[..width as usize];

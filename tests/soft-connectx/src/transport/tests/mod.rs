@@ -4,6 +4,7 @@ mod basic;
 mod faults;
 mod links;
 mod noise;
+mod paging;
 
 use std::sync::Arc;
 use std::time::Duration;
