@@ -83,6 +83,8 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_repeated_block_disabled(false)
         .set_umr_modify_entity_size_disabled(true);
     caps.set_cqe_128_always(true);
+    caps.set_hca_cap_2(true)
+        .set_general_obj_types(1 << super::RESERVED_QPN);
     caps.set_fixed_buffer_size(true).set_wq_signature(true);
 }
 

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `general` | how many, how large, which operations |
+//! | `general2` | the second page of those |
 //! | `atomic` | atomic operations and the byte order of their replies |
 //! | `odp` | on-demand paging |
 //! | `memory` | memory on the device |
@@ -15,7 +16,9 @@ mod memory;
 mod odp;
 
 pub(crate) use ethernet::GIDS as ROCE_GIDS;
+pub(crate) use general2::{LOG_RESERVED_QPNS, RESERVED_QPN};
 mod general;
+mod general2;
 mod variant;
 
 use std::collections::BTreeMap;
@@ -48,6 +51,7 @@ impl Caps {
         variant::apply(&mut adversary, &mut general, &mut atomic);
         maximum.insert(CapType::GENERAL, general);
         maximum.insert(CapType::ATOMIC, atomic);
+        maximum.insert(CapType::GENERAL_2, general2::maximum());
         // Programs ask for these without being told that there are any.
         let pages_on_demand =
             CmdHcaCap::new(&maximum[&CapType::GENERAL][..]).is_ok_and(|caps| caps.pg());
@@ -189,6 +193,7 @@ fn beyond(layout: &Layout, maximum: &[u8], wanted: &[u8]) -> Option<&'static str
 mod tests {
     use wqe_format::mlx5::firmware::caps::ethernet::PerProtocolNetworkingOffloadCaps;
     use wqe_format::mlx5::firmware::caps::flow_table::FlowTableNicCap;
+    use wqe_format::mlx5::firmware::caps::general2::CmdHcaCap2;
     use wqe_format::mlx5::firmware::caps::memory::DeviceMemCap;
 
     use super::*;
@@ -207,6 +212,7 @@ mod tests {
                 let layout = match kind {
                     CapType::GENERAL => CmdHcaCap::LAYOUT,
                     CapType::ATOMIC => AtomicCaps::LAYOUT,
+                    CapType::GENERAL_2 => CmdHcaCap2::LAYOUT,
                     CapType::ODP => OdpCap::LAYOUT,
                     CapType::DEV_MEM => DeviceMemCap::LAYOUT,
                     CapType::ROCE => RoceCap::LAYOUT,
@@ -215,6 +221,9 @@ mod tests {
                     other => panic!("{other:?}"),
                 };
                 assert_eq!(bytes.len(), layout.size);
+                if kind == CapType::GENERAL_2 {
+                    general2::forget_granularity(&mut bytes);
+                }
                 if kind == CapType::DEV_MEM {
                     memory::forget_sizes(&mut bytes);
                 }

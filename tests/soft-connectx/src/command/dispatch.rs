@@ -5,8 +5,8 @@ use wqe_format::mlx5::firmware::Opcode;
 use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
-    Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, memic, mkey, nic_vport, owner,
-    page_fault, qp, qp_modify, raw, register, srq, steering, vport,
+    Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, memic, mkey, nic_vport, object,
+    owner, page_fault, qp, qp_modify, raw, register, srq, steering, vport,
 };
 use crate::device::Device;
 
@@ -93,6 +93,9 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::DEALLOC_MEMIC => memic::dealloc,
         Opcode::MODIFY_MEMIC => memic::modify,
         Opcode::PAGE_FAULT_RESUME => page_fault::resume,
+        Opcode::CREATE_GENERAL_OBJECT => object::create,
+        Opcode::DESTROY_GENERAL_OBJECT => object::destroy,
+        Opcode::QUERY_GENERAL_OBJECT => object::query,
         Opcode::CREATE_SRQ => srq::create_srq,
         Opcode::DESTROY_SRQ => srq::destroy_srq,
         Opcode::QUERY_SRQ => srq::query_srq,

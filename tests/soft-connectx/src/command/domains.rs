@@ -160,7 +160,8 @@ pub(super) fn destroy_uctx(device: &mut Device, input: &[u8]) -> Reply {
         || resources.cqs.iter().any(|(_, cq)| cq.uid == number)
         || resources.mkeys.iter().any(|(_, key)| key.uid == number)
         || resources.pds.iter().any(|(_, pd)| pd.uid == number)
-        || resources.umems.iter().any(|(_, umem)| umem.uid == number);
+        || resources.umems.iter().any(|(_, umem)| umem.uid == number)
+        || (resources.reserved_qpns.iter()).any(|(_, range)| range.uid == number);
     if used {
         return Err(busy("the user context has resources"));
     }

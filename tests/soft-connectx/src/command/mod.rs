@@ -23,6 +23,7 @@ mod mailbox;
 mod memic;
 mod mkey;
 mod nic_vport;
+mod object;
 mod owner;
 mod page_fault;
 mod qp;

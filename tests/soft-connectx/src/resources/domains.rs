@@ -20,6 +20,12 @@ pub(crate) struct Umem {
     pub(crate) buffer: super::Buffer,
 }
 
+/// A range of queue pairs' numbers that none gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReservedQpns {
+    pub(crate) uid: u16,
+}
+
 /// A protection domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pd {

@@ -16,7 +16,7 @@ mod table;
 
 pub(crate) use buffer::{Buffer, Ring};
 pub(crate) use cq::Cq;
-pub(crate) use domains::{Counter, Pd, TransportDomain, Uar, Uctx, Umem, Xrcd};
+pub(crate) use domains::{Counter, Pd, ReservedQpns, TransportDomain, Uar, Uctx, Umem, Xrcd};
 pub(crate) use eq::Eq;
 pub(crate) use flow::{
     Destination, Flow, FlowCounter, FlowEntry, FlowGroup, FlowTable, MATCH_LEN, Steered,
@@ -38,6 +38,7 @@ pub(crate) struct Resources {
     pub(crate) uars: Table<Uar>,
     pub(crate) uctxs: Table<Uctx>,
     pub(crate) umems: Table<Umem>,
+    pub(crate) reserved_qpns: Table<ReservedQpns>,
     pub(crate) pds: Table<Pd>,
     pub(crate) xrcds: Table<Xrcd>,
     pub(crate) transport_domains: Table<TransportDomain>,
@@ -66,6 +67,7 @@ impl Resources {
             uars: Table::new(first, last),
             uctxs: Table::new(1, 1 << 10),
             umems: Table::new(1, 1 << 16),
+            reserved_qpns: Table::new(0, 1023),
             pds: Table::new(1, 1 << 20),
             xrcds: Table::new(1, 1 << 16),
             transport_domains: Table::new(1, 1 << 16),
