@@ -1,5 +1,6 @@
 //! General capabilities (`mlx5_ifc.h` `cmd_hca_cap`).
 
+use wqe_format::mlx5::firmware::bits;
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
 
 use crate::config::{Config, LinkLayer};
@@ -21,7 +22,19 @@ pub(super) fn general(config: &Config) -> Vec<u8> {
         for_ethernet(&mut caps);
     }
     caps.set_device_frequency_khz(FREQUENCY_KHZ);
-    caps.into_inner().to_vec()
+    let mut bytes = caps.into_inner().to_vec();
+    bits::set(&mut bytes, UDP_SPORT.0, UDP_SPORT.1, ethernet.into());
+    bytes
+}
+
+/// `rts2rts_qp_udp_sport` of rdma-core's providers/mlx5/mlx5_ifc.h, which Linux calls reserved: RTS2RTS_QP changes the UDP
+/// port that packets come from.
+const UDP_SPORT: (usize, usize) = (0x151, 1);
+
+/// Clears what Linux calls reserved.
+#[cfg(test)]
+pub(super) fn forget_unnamed(bytes: &mut [u8]) {
+    bits::set(bytes, UDP_SPORT.0, UDP_SPORT.1, 0);
 }
 
 /// How many and how large, as logarithms.

@@ -221,6 +221,9 @@ mod tests {
                     other => panic!("{other:?}"),
                 };
                 assert_eq!(bytes.len(), layout.size);
+                if kind == CapType::GENERAL {
+                    general::forget_unnamed(&mut bytes);
+                }
                 if kind == CapType::GENERAL_2 {
                     general2::forget_granularity(&mut bytes);
                 }

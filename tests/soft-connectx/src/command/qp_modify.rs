@@ -93,6 +93,11 @@ const OPTIONAL: [(u32, &[Field]); 20] = [
     (1 << 25, &[COUNTER]),
 ];
 
+/// `opt_param_mask_95_32` of `RTS2RTS_QP` (rdma-core providers/mlx5/mlx5_ifc.h `rts2rts_qp_in`; Linux calls it reserved).
+const UPPER_MASK: Field = (0x840, 0x40);
+/// Its bits (`MLX5_QPC_OPT_MASK_32_*` there) and their fields: the UDP port that packets come from.
+const UPPER: [(u64, &[Field]); 1] = [(1 << 2, &[(PRIMARY + 0x110, 0x10)])];
+
 /// What a transition takes.
 struct Transition {
     from: QpState,
@@ -229,11 +234,23 @@ fn modify(device: &mut Device, input: &[u8], transition: &Transition) -> Reply {
         .iter()
         .filter(|(bit, _)| mask & bit != 0)
         .map(|(_, fields)| *fields);
+    let (first, width) = UPPER_MASK;
+    let has_more = transition.from == QpState::Rts && input.len() * 8 >= first + width;
+    let upper = if has_more {
+        bits::get(input, first, width)
+    } else {
+        0
+    };
+    let more = UPPER
+        .iter()
+        .filter(|(bit, _)| upper & bit != 0)
+        .map(|(_, fields)| *fields);
     for (offset, width) in transition
         .required
         .iter()
         .copied()
         .chain(optional)
+        .chain(more)
         .flatten()
     {
         let value = bits::get(new.as_bytes(), *offset, *width);
@@ -258,4 +275,49 @@ fn check(kind: QpKind, state: QpState, context: &[u8]) -> Result<(), Refusal> {
         return Err(bad_parameter("messages are too long"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use wqe_format::mlx5::firmware::Opcode;
+
+    use super::*;
+    use crate::resources::Qp;
+    use crate::{Config, Interrupts, Ram};
+
+    #[test]
+    fn the_upper_mask_names_the_udp_port_once_a_queue_pair_sends() {
+        struct Silent;
+        impl Interrupts for Silent {
+            fn raise(&self, _: u16) {}
+        }
+        let mut device = Device::new(Config::default(), Arc::new(Ram::new(0)), Box::new(Silent));
+        device.hca.stage = crate::command::Stage::Initialized;
+        let mut qp = Qp::new(0x41, 0, QpKind::Rc, vec![0; 232]);
+        bits::set(&mut qp.context, 0x40, 3, 1);
+        device.resources.qps.insert(0x41, qp);
+        // As `mlx5dv_modify_qp_udp_sport` builds it: the port's place and the mask's are libmlx5's.
+        let mut change = |opcode: Opcode, state, mask: u8, port: u16| {
+            let qp = device.resources.qps.get_mut(0x41).unwrap();
+            qp.state = state;
+            let mut input = vec![0; 0x120];
+            input[..2].copy_from_slice(&opcode.0.to_be_bytes());
+            input[8..12].copy_from_slice(&0x41_u32.to_be_bytes());
+            input[0x18 + (0xc0 + 0x110) / 8..][..2].copy_from_slice(&port.to_be_bytes());
+            input[0x840 / 8 + 7] = mask;
+            let status = crate::command::execute(&mut device, &input)[0];
+            (
+                status,
+                device.resources.qps.get(0x41).unwrap().path.udp_sport,
+            )
+        };
+        let rts = Opcode::RTS2RTS_QP;
+        assert_eq!(change(rts, QpState::Rts, 4, 55555), (0, 55555));
+        assert_eq!(change(rts, QpState::Rts, 0, 1), (0, 55555));
+        assert_eq!(change(rts, QpState::Rtr, 4, 1), (0x10, 55555));
+        let init = Opcode::INIT2INIT_QP;
+        assert_eq!(change(init, QpState::Init, 4, 1), (0, 55555));
+    }
 }
