@@ -9,7 +9,7 @@ mod driver;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use driver::{Driver, objects};
+use driver::{Driver, features, objects};
 use libfuzzer_sys::fuzz_target;
 use soft_connectx::{Config, GuestMemory as _, LinkLayer};
 use wqe_format::mlx5::firmware::Opcode;
@@ -68,7 +68,10 @@ fuzz_target!(|input: Input| {
             Act::Post(opcode, units, words) => driver.post(&made, opcode, units, &words),
             Act::Frame(frame) => driver.device.receive(&frame),
             Act::Config(at, bytes) => driver.device.config_write(at.into(), &bytes),
-            Act::Register(at, bytes) => driver.device.bar_write(u64::from(at) << 2, &bytes),
+            Act::Register(at, mut bytes) => {
+                driver.device.bar_write(features::register(at), &bytes);
+                driver.device.bar_read(features::register(at), &mut bytes);
+            }
             Act::Memory(at, bytes) => _ = driver.memory.write(at.into(), &bytes),
             Act::Wait(time) => driver.wait(Duration::from_micros(time.into())),
         }

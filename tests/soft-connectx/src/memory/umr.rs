@@ -123,8 +123,13 @@ fn list(
         };
         let mut part = vec![0; data.byte_count.get() as usize & 0xf_ffff];
         let from = (data.lkey.get(), data.addr.get());
-        super::read(device, &editor.who, from, Right::LocalRead, &mut part)
-            .map_err(|_| Refusal::List)?;
+        super::read(device, &editor.who, from, Right::LocalRead, &mut part).map_err(|fault| {
+            log::debug!(
+                "the list at {from:x?} can't be read by {:x?}: {fault:?}",
+                editor.who
+            );
+            Refusal::List
+        })?;
         list.extend(part);
     }
     if list.len() > octowords * 16 {

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod features;
 pub(crate) mod objects;
 
 use std::sync::{Arc, Mutex};

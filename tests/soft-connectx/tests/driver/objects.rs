@@ -12,7 +12,7 @@ use wqe_format::mlx5::firmware::{EventType, Opcode};
 
 use soft_connectx::GuestMemory as _;
 
-use super::{Driver, command};
+use super::{Driver, command, features};
 
 /// Slots of every queue, as a logarithm; each fits a page.
 pub(crate) const LOG_SIZE: u8 = 5;
@@ -189,6 +189,7 @@ pub(crate) fn good(made: &Objects) -> Vec<Vec<u8>> {
     for qpn in made.qpn..made.qpn + 3 {
         all.extend(to_rts(qpn));
     }
+    all.extend(features::good(made.pd));
     all
 }
 
