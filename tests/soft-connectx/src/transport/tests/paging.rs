@@ -56,7 +56,7 @@ fn faults(bench: &Bench) -> u32 {
 }
 
 fn bring(bench: &mut Bench, flags: u64) {
-    let pages = [PAGES | flags, PAGES + 0x1000 | flags];
+    let pages = [PAGES | flags, (PAGES + 0x1000) | flags];
     let list = pages.iter().flat_map(|page| page.to_be_bytes()).collect();
     let mkeys = &mut bench.device.resources.mkeys;
     mkeys.get_mut(LAZY >> 8).unwrap().translation = list;
