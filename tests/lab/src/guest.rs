@@ -665,7 +665,10 @@ fn share_provider(config: &Config, dir: &Path) -> Result<()> {
     }
     if config.drop_in {
         let archive = built.with_file_name(drop_in::ARCHIVE);
-        drop_in::link(&config.checkout(), &archive, &dir.join(drop_in::SONAME))?;
+        // What a process mapped is named for the file, not for the link.
+        let file = "liboxverbs_mlx5.so";
+        drop_in::link(&config.checkout(), &archive, &dir.join(file))?;
+        symlink(file, dir.join(drop_in::SONAME))?;
     }
     for abi in setup::PROVIDER_ABIS {
         symlink(

@@ -18,6 +18,10 @@ pub(crate) fn environment(config: &Config) -> String {
         "export PATH=/oxverbs/target/{profile}/examples:/oxverbs/target/{profile}:$PATH\n\
          export OXVERBS_CHECKOUT=/oxverbs/checkout OXVERBS_TARGET=/oxverbs/target/{profile}\n"
     );
+    if config.drop_in {
+        // Where programs that link libmlx5.so.1 find ours first.
+        let _ = writeln!(environment, "export LD_LIBRARY_PATH={PROVIDER_DIR}");
+    }
     if let Some(peer) = &config.peer {
         let (number, ip) = (peer.number, network_ip(peer.other()));
         let _ = writeln!(environment, "export LAB_GUEST={number} LAB_PEER={ip}");
@@ -50,15 +54,6 @@ pub(crate) fn script(config: &Config) -> String {
              echo 'driver {PROVIDER_DIR}/liboxverbs' >/run/oxverbs/libibverbs.d/oxverbs.driver\n\
              mount --bind /run/oxverbs/libibverbs.d /etc/libibverbs.d\n"
         );
-        if config.drop_in {
-            // The file, so that its links and the loader's cache stay as they are.
-            let _ = write!(
-                script,
-                "official=$(readlink -f /usr/lib/*/libmlx5.so.1)\n\
-                 [ -f \"$official\" ] || {{ echo 'there is no libmlx5.so.1 to stand in for'; exit 1; }}\n\
-                 mount --bind {PROVIDER_DIR}/libmlx5.so.1 \"$official\"\n"
-            );
-        }
     }
     match (config.device, config.topology) {
         (Device::Rxe, Topology::Loopback) => script += LOOPBACK,

@@ -450,10 +450,7 @@ fn show_claims(guest: &mut Guest, found: &mut Vec<(String, String)>) -> Result<b
         .map(|(device, file)| format!("{device} by {file}"))
         .collect();
     eprintln!("lab: claimed: {}", shown.join(", "));
-    // In the place of libmlx5 the file has its name.
-    let drop_in = guest.config().drop_in;
-    let ours = |file: &str| file.contains("oxverbs") || drop_in && file.contains("libmlx5");
-    let ours = found.iter().all(|(_, file)| ours(file));
+    let ours = found.iter().all(|(_, file)| file.contains("oxverbs"));
     if guest.config().provider == Provider::Ours && !ours {
         eprintln!("lab: ours did not claim every device");
         return Ok(false);

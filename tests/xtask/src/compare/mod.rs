@@ -57,6 +57,9 @@ pub(crate) struct SuiteArguments {
     /// Do not build ours before (use what is in the target directory).
     #[arg(long)]
     no_build: bool,
+    /// Put ours in the place of libmlx5.so.1 too, so that the tests of its interface can run.
+    #[arg(long)]
+    drop_in: bool,
     /// Only tests whose name matches this (Python) regular expression.
     #[arg(long, default_value = "")]
     pub(crate) filter: String,
@@ -72,6 +75,7 @@ impl SuiteArguments {
             kernel: self.kernel,
             userland: self.userland,
             provider,
+            drop_in: self.drop_in,
             profile: Profile::of(self.release),
             device: self.device.device,
             connectx: self.device.connectx(),
@@ -160,6 +164,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let versions = bench.guest.versions().clone();
 
     let filter = match config.device {
+        Device::Mlx5 if arguments.suite.drop_in => arguments.suite.filter.clone(),
         Device::Rxe => arguments.suite.filter.clone(),
         // Tests of libmlx5's own interface can have no other provider.
         Device::Mlx5 => format!(r"^(?!.*mlx5).*(?:{})", arguments.suite.filter),

@@ -63,7 +63,9 @@ class WithoutLibmlx5(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-if expected == "liboxverbs" and device.startswith("mlx5"):
+# Unless ours stands in its place.
+drop_in = any(os.path.exists(os.path.join(d, "libmlx5.so.1")) for d in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+if expected == "liboxverbs" and device.startswith("mlx5") and not drop_in:
     sys.meta_path.insert(0, WithoutLibmlx5())
 
 from args_parser import parser  # noqa: E402

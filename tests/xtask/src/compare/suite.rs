@@ -270,7 +270,9 @@ pub(super) fn under(provider: Provider, config: &Config, command: &str) -> Strin
         // In a mount namespace of its own, Debian's configuration is uncovered again.
         format!(
             "exec unshare --mount sh -c {}",
-            quote(&format!("umount /etc/libibverbs.d && {command}"))
+            quote(&format!(
+                "umount /etc/libibverbs.d && unset LD_LIBRARY_PATH && {command}"
+            ))
         )
     } else {
         command.to_owned()
