@@ -5,12 +5,49 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::domain::ibv_dm;
-use super::layout;
 use super::objects::{ibv_ah, ibv_cq, ibv_pd, ibv_qp, ibv_srq};
 use super::work::ibv_sge;
 use super::wq::ibv_wq;
+use super::{CLayout, StructLayout, layout};
 
-/// `struct mlx5dv_sw_parsing_caps`, and any other pair.
+/// Every struct of this file.
+pub const STRUCTS: &[StructLayout] = &[
+    mlx5dv_sw_parsing_caps::LAYOUT,
+    mlx5dv_cqe_comp_caps::LAYOUT,
+    mlx5dv_striding_rq_caps::LAYOUT,
+    mlx5dv_dci_streams_caps::LAYOUT,
+    mlx5dv_sig_caps::LAYOUT,
+    mlx5dv_crypto_caps::LAYOUT,
+    mlx5dv_ooo_recv_wrs_caps::LAYOUT,
+    mlx5dv_reg::LAYOUT,
+    mlx5dv_context::LAYOUT,
+    mlx5dv_qp::LAYOUT,
+    mlx5dv_cq::LAYOUT,
+    mlx5dv_srq::LAYOUT,
+    mlx5dv_rwq::LAYOUT,
+    mlx5dv_dm::LAYOUT,
+    mlx5dv_ah::LAYOUT,
+    mlx5dv_pd::LAYOUT,
+    mlx5dv_obj::LAYOUT,
+    mlx5dv_cq_init_attr::LAYOUT,
+    mlx5dv_qp_init_attr::LAYOUT,
+    mlx5dv_wq_init_attr::LAYOUT,
+    mlx5dv_mkey_init_attr::LAYOUT,
+    mlx5dv_mkey::LAYOUT,
+    mlx5dv_mr_interleaved::LAYOUT,
+    mlx5dv_mkey_conf_attr::LAYOUT,
+    mlx5dv_qp_ex::LAYOUT,
+    mlx5dv_clock_info::LAYOUT,
+    mlx5dv_devx_umem_in::LAYOUT,
+    mlx5dv_devx_uar::LAYOUT,
+    mlx5dv_var::LAYOUT,
+    mlx5dv_context_attr::LAYOUT,
+    mlx5dv_alloc_dm_attr::LAYOUT,
+    mlx5dv_flow_matcher_attr::LAYOUT,
+    mlx5dv_flow_action_attr::LAYOUT,
+    mlx5dv_steering_anchor_attr::LAYOUT,
+];
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct mlx5dv_sw_parsing_caps {
@@ -451,3 +488,37 @@ pub struct mlx5dv_alloc_dm_attr {
     pub comp_mask: u64,
 }
 layout!(mlx5dv_alloc_dm_attr, 16, { r#type @ 0, comp_mask @ 8 });
+
+/// `match_mask` points to a size and as many bytes. The last field is since release 57.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mlx5dv_flow_matcher_attr {
+    pub r#type: c_uint,
+    pub flags: u32,
+    pub priority: u16,
+    pub match_criteria_enable: u8,
+    pub match_mask: *const usize,
+    pub comp_mask: u64,
+    pub ft_type: c_uint,
+}
+layout!(mlx5dv_flow_matcher_attr, 40, {
+    r#type @ 0, flags @ 4, priority @ 8, match_criteria_enable @ 10, match_mask @ 16, comp_mask @ 24, ft_type @ 32
+});
+
+/// An action of a rule, up to release 59; the longer one of 60 begins alike. C's union holds pointers, or a number.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mlx5dv_flow_action_attr {
+    pub r#type: c_uint,
+    pub object: *mut c_void,
+}
+layout!(mlx5dv_flow_action_attr head, 16, { r#type @ 0 });
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mlx5dv_steering_anchor_attr {
+    pub ft_type: c_uint,
+    pub priority: u16,
+    pub comp_mask: u64,
+}
+layout!(mlx5dv_steering_anchor_attr, 16, { ft_type @ 0, priority @ 4, comp_mask @ 8 });

@@ -22,6 +22,9 @@ use crate::mlx5::Mlx5;
 pub(crate) struct DeviceMemory {
     ibv: verbs_dm,
     mapping: DmMapping,
+    /// Pages where stores are operations.
+    #[cfg(feature = "drop-in")]
+    operations: std::sync::Mutex<Vec<DmMapping>>,
 }
 
 fn new(context: *mut ibv_context, handle: DmHandle, mapping: DmMapping) -> *mut DeviceMemory {
@@ -37,6 +40,8 @@ fn new(context: *mut ibv_context, handle: DmHandle, mapping: DmMapping) -> *mut 
             handle: handle.0,
         },
         mapping,
+        #[cfg(feature = "drop-in")]
+        operations: std::sync::Mutex::default(),
     }))
 }
 
@@ -55,6 +60,30 @@ pub(crate) unsafe extern "C" fn alloc_dm(
         let (handle, mapping) = device.alloc_dm(attr.length, attr.log_align_req)?;
         Ok(new(context, handle, mapping))
     })
+}
+
+/// An address at which a store is the operation `op` on device memory; it is mapped as long as the memory is.
+///
+/// # Safety
+///
+/// Device memory of ours (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn map_op(
+    dm: *mut ibv_dm,
+    uctx: &oxverbs::ffi_core::Uctx,
+    op: u8,
+) -> Result<*mut c_void, Errno> {
+    // SAFETY: the caller's promise.
+    let object = unsafe { &*dm.cast::<DeviceMemory>() };
+    let page = uctx.dm_map_op_addr(DmHandle(object.ibv.handle), op)?;
+    let mapping = DmMapping::new(uctx, &page, object.mapping.len())?;
+    let start = mapping.start().as_ptr();
+    object
+        .operations
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .push(mapping);
+    Ok(start.cast())
 }
 
 pub(crate) unsafe extern "C" fn import_dm(
@@ -80,8 +109,7 @@ pub(crate) unsafe extern "C" fn import_dm(
 pub(crate) unsafe fn placement(dm: *mut ibv_dm) -> (*mut u8, usize) {
     // SAFETY: the caller's promise.
     let object = unsafe { &*dm.cast::<DeviceMemory>() };
-    let start = object.mapping.start().as_ptr().wrapping_add(object.before);
-    (start, object.len)
+    (object.mapping.start().as_ptr(), object.mapping.len())
 }
 
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {

@@ -184,6 +184,11 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::destroy_ah, ah::destroy_ah as *const ()),
     (Op::destroy_cq, cq::destroy_cq as *const ()),
     (Op::destroy_flow, flow::destroy_flow as *const ()),
+    #[cfg(feature = "drop-in")]
+    (
+        Op::destroy_flow_action,
+        dv::flow::destroy_flow_action as *const (),
+    ),
     (Op::destroy_qp, qp::destroy_qp as *const ()),
     (
         Op::destroy_rwq_ind_table,

@@ -13,6 +13,7 @@ mod cargo;
 mod compare;
 mod control;
 mod demo;
+mod drop_in;
 mod fuzz;
 mod install;
 mod lab;
@@ -36,6 +37,7 @@ enum Word {
     Apps(apps::Arguments),
     Bench(bench::Arguments),
     Demo(demo::Arguments),
+    DropIn(drop_in::Arguments),
     Cache(cache::Arguments),
     Compare(compare::Arguments),
     Control(control::Arguments),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Word::Apps(arguments) => apps::run(&arguments),
         Word::Bench(arguments) => bench::run(&arguments),
         Word::Demo(arguments) => demo::run_word(&arguments),
+        Word::DropIn(arguments) => drop_in::run(&arguments),
         Word::Cache(arguments) => cache::run(&arguments),
         Word::Compare(arguments) => compare::run(&arguments),
         Word::Control(arguments) => control::run(&arguments),

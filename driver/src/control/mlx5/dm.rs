@@ -43,6 +43,12 @@ impl DmMapping {
         })
     }
 
+    /// Where it is mapped.
+    pub fn start(&self) -> NonNull<u8> {
+        // SAFETY: within the mapping, which begins that many bytes before.
+        unsafe { self.mapping.start().add(self.before) }
+    }
+
     /// Its bytes.
     pub fn len(&self) -> usize {
         self.len

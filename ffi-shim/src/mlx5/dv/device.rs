@@ -8,12 +8,14 @@ use oxverbs::ffi_core::mlx5_control::response::CqeVersion;
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{MpwCaps, QueryDeviceFlags};
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::caps::CapType;
 
+use zerocopy::IntoBytes;
+
 use super::caps::Caps;
 use super::{EOPNOTSUPP, is_ours, ours};
 use crate::abi::dv::{
-    mlx5dv_context, mlx5dv_context_attr, mlx5dv_cqe_comp_caps, mlx5dv_crypto_caps,
-    mlx5dv_dci_streams_caps, mlx5dv_ooo_recv_wrs_caps, mlx5dv_reg, mlx5dv_sig_caps,
-    mlx5dv_striding_rq_caps, mlx5dv_sw_parsing_caps,
+    mlx5dv_clock_info, mlx5dv_context, mlx5dv_context_attr, mlx5dv_cqe_comp_caps,
+    mlx5dv_crypto_caps, mlx5dv_dci_streams_caps, mlx5dv_ooo_recv_wrs_caps, mlx5dv_reg,
+    mlx5dv_sig_caps, mlx5dv_striding_rq_caps, mlx5dv_sw_parsing_caps,
 };
 use crate::abi::objects::{ibv_context, ibv_device};
 use crate::door::{control, guarded};
@@ -336,4 +338,51 @@ fn dc_odp_caps(device: &Mlx5) -> u32 {
         .filter(|bit| caps.has(0x100 + bit))
         .map(|bit| 1 << bit)
         .sum()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mlx5dv_get_clock_info(
+    context: *mut ibv_context,
+    info: *mut mlx5dv_clock_info,
+) -> c_int {
+    control("mlx5dv_get_clock_info", || {
+        // SAFETY: an open context by the verb's contract.
+        let device = unsafe { ours(context) }?;
+        let (page, _mapping) = device.context().clock_page().ok_or(Errno(libc::EINVAL))?;
+        let read = page.read().map_err(|_| Errno(libc::EBUSY))?;
+        let answer = mlx5dv_clock_info {
+            nsec: read.nsec,
+            last_cycles: read.last_cycles,
+            frac: read.frac,
+            mult: read.mult,
+            shift: read.shift,
+            mask: read.mask,
+        };
+        // SAFETY: the caller's memory; the struct has not grown.
+        unsafe { info.write(answer) };
+        Ok(())
+    })
+}
+
+/// A port as the eswitch knows it (`struct mlx5dv_port`, which is the kernel's `mlx5_ib_uapi_query_port`).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _mlx5dv_query_port(
+    context: *mut ibv_context,
+    port: u32,
+    info: *mut c_void,
+    len: usize,
+) -> c_int {
+    control("mlx5dv_query_port", || {
+        // SAFETY: an open context by the verb's contract.
+        let device = unsafe { ours(context) }?;
+        let answer = device.context().uctx().query_port_mlx5(port)?;
+        let bytes = answer.as_bytes();
+        let room = bytes.len().min(len);
+        // SAFETY: the caller has `len` bytes, and no more are written.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), info.cast(), room) };
+        // What the kernel does not know is not there.
+        // SAFETY: as above; the rest of them.
+        unsafe { ptr::write_bytes(info.cast::<u8>().wrapping_add(room), 0, len - room) };
+        Ok(())
+    })
 }

@@ -13,6 +13,8 @@ use crate::mlx5::{DEVICE_OPS, Mlx5};
 mod caps;
 mod device;
 mod devx;
+pub(crate) mod flow;
+mod memory;
 pub(crate) mod mkey;
 mod objects;
 mod qp;

@@ -39,7 +39,6 @@ macro_rules! silent {
 
 refused! {
     _mlx5dv_mkey_check
-    _mlx5dv_query_port
     mlx5dv_crypto_login
     mlx5dv_crypto_login_destroy
     mlx5dv_crypto_login_query
@@ -48,8 +47,6 @@ refused! {
     mlx5dv_dci_stream_id_reset
     mlx5dv_dek_destroy
     mlx5dv_dek_query
-    mlx5dv_destroy_flow_matcher
-    mlx5dv_destroy_steering_anchor
     mlx5dv_devx_destroy_eq
     mlx5dv_devx_free_msi_vector
     mlx5dv_devx_obj_export
@@ -70,7 +67,6 @@ refused! {
     mlx5dv_dump_dr_matcher
     mlx5dv_dump_dr_rule
     mlx5dv_dump_dr_table
-    mlx5dv_get_clock_info
     mlx5dv_get_data_direct_sysfs_path
     mlx5dv_map_ah_to_qp
     mlx5dv_modify_qp_lag_port
@@ -91,22 +87,13 @@ refused! {
 }
 
 nothing! {
-    __mlx5dv_create_flow
-    mlx5dv_alloc_dm
-    mlx5dv_alloc_var
-    mlx5dv_create_flow
     mlx5dv_create_flow_action_esp
-    mlx5dv_create_flow_action_modify_header
-    mlx5dv_create_flow_action_packet_reformat
-    mlx5dv_create_flow_matcher
-    mlx5dv_create_steering_anchor
     mlx5dv_crypto_login_create
     mlx5dv_dek_create
     mlx5dv_devx_alloc_msi_vector
     mlx5dv_devx_create_eq
     mlx5dv_devx_obj_import
     mlx5dv_devx_umem_import
-    mlx5dv_dm_map_op_addr
     mlx5dv_dr_action_create_aso
     mlx5dv_dr_action_create_default_miss
     mlx5dv_dr_action_create_dest_array
@@ -130,8 +117,6 @@ nothing! {
     mlx5dv_dr_rule_create
     mlx5dv_dr_table_create
     mlx5dv_get_vfio_device_list
-    mlx5dv_pp_alloc
-    mlx5dv_reg_dmabuf_mr
     mlx5dv_sched_leaf_create
     mlx5dv_sched_node_create
     mlx5dv_var_import
@@ -143,7 +128,5 @@ silent! {
     mlx5dv_devx_umem_unimport
     mlx5dv_dr_domain_allow_duplicate_rules
     mlx5dv_dr_domain_set_reclaim_device_memory
-    mlx5dv_free_var
-    mlx5dv_pp_free
     mlx5dv_var_unimport
 }

@@ -1,0 +1,193 @@
+/* Calls mlx5dv on a device and prints what it answers, without addresses: the same text is expected of every
+ * libmlx5.so.1. Printed errors are numbers of errno. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/mlx5dv.h>
+
+#define NUMBER(what) printf("%s %" PRIu64 "\n", #what, (uint64_t)(what))
+
+static void device(struct ibv_context *context)
+{
+	struct mlx5dv_context dv = { .comp_mask = MLX5DV_CONTEXT_MASK_CQE_COMPRESION | MLX5DV_CONTEXT_MASK_SWP |
+		MLX5DV_CONTEXT_MASK_STRIDING_RQ | MLX5DV_CONTEXT_MASK_TUNNEL_OFFLOADS | MLX5DV_CONTEXT_MASK_DYN_BFREGS |
+		MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE | MLX5DV_CONTEXT_MASK_FLOW_ACTION_FLAGS |
+		MLX5DV_CONTEXT_MASK_DC_ODP_CAPS | MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK |
+		MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS | MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD |
+		MLX5DV_CONTEXT_MASK_DCI_STREAMS | MLX5DV_CONTEXT_MASK_WR_MEMCPY_LENGTH |
+		MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM | MLX5DV_CONTEXT_MASK_REG_C0 };
+	NUMBER(mlx5dv_query_device(context, &dv));
+	NUMBER(dv.version);
+	NUMBER(dv.flags);
+	NUMBER(dv.comp_mask);
+	NUMBER(dv.cqe_comp_caps.max_num);
+	NUMBER(dv.cqe_comp_caps.supported_format);
+	NUMBER(dv.sw_parsing_caps.sw_parsing_offloads);
+	NUMBER(dv.sw_parsing_caps.supported_qpts);
+	NUMBER(dv.striding_rq_caps.min_single_stride_log_num_of_bytes);
+	NUMBER(dv.striding_rq_caps.max_single_wqe_log_num_of_strides);
+	NUMBER(dv.striding_rq_caps.supported_qpts);
+	NUMBER(dv.tunnel_offloads_caps);
+	NUMBER(dv.max_dynamic_bfregs);
+	NUMBER(dv.max_clock_info_update_nsec);
+	NUMBER(dv.flow_action_flags);
+	NUMBER(dv.dc_odp_caps);
+	NUMBER(dv.hca_core_clock != NULL);
+	NUMBER(dv.num_lag_ports);
+	NUMBER(dv.sig_caps.block_size);
+	NUMBER(dv.sig_caps.block_prot);
+	NUMBER(dv.sig_caps.t10dif_bg);
+	NUMBER(dv.sig_caps.crc_type);
+	NUMBER(dv.dci_streams_caps.max_log_num_concurent);
+	NUMBER(dv.max_wr_memcpy_length);
+	NUMBER(dv.max_dc_rd_atom);
+	NUMBER(dv.max_dc_init_rd_atom);
+	NUMBER(dv.reg_c0.mask);
+	struct mlx5dv_clock_info clock = {};
+	NUMBER(mlx5dv_get_clock_info(context, &clock));
+	NUMBER(clock.mult);
+	NUMBER(clock.shift);
+	NUMBER(mlx5dv_ts_to_ns(&clock, 1000000));
+}
+
+static struct ibv_cq *completions(struct ibv_context *context, uint16_t size)
+{
+	struct ibv_cq_init_attr_ex init = { .cqe = 100 };
+	struct mlx5dv_cq_init_attr dv = { .comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE, .cqe_size = size };
+	struct ibv_cq_ex *cq = mlx5dv_create_cq(context, &init, &dv);
+	if (!cq) {
+		printf("no CQ of %u: %d\n", size, errno);
+		return NULL;
+	}
+	struct mlx5dv_cq shown;
+	struct mlx5dv_obj obj = { .cq = { ibv_cq_ex_to_cq(cq), &shown } };
+	memset(&shown, 0xee, sizeof(shown));
+	NUMBER(mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
+	NUMBER((uintptr_t)shown.buf % 4096);
+	NUMBER((uintptr_t)shown.dbrec % 64);
+	NUMBER((uintptr_t)shown.cq_uar % 4096);
+	NUMBER(shown.cqe_cnt);
+	NUMBER(shown.cqe_size);
+	NUMBER(shown.comp_mask);
+	return ibv_cq_ex_to_cq(cq);
+}
+
+static void show_qp(struct ibv_qp *qp)
+{
+	struct mlx5dv_qp shown;
+	struct mlx5dv_obj obj = { .qp = { qp, &shown } };
+	memset(&shown, 0xee, sizeof(shown));
+	shown.comp_mask = MLX5DV_QP_MASK_UAR_MMAP_OFFSET | MLX5DV_QP_MASK_RAW_QP_HANDLES;
+	NUMBER(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
+	NUMBER((uintptr_t)shown.dbrec % 64);
+	NUMBER((char *)shown.sq.buf - (char *)shown.rq.buf);
+	NUMBER(shown.sq.wqe_cnt);
+	NUMBER(shown.sq.stride);
+	NUMBER(shown.rq.wqe_cnt);
+	NUMBER(shown.rq.stride);
+	NUMBER((uintptr_t)shown.bf.reg % 4096 >= 0x800);
+	NUMBER(shown.bf.size);
+	NUMBER(shown.comp_mask);
+	NUMBER(shown.sqn);
+	NUMBER(shown.rqn);
+}
+
+static void queue_pairs(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq, struct ibv_srq *srq)
+{
+	enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+	uint32_t flags[] = { 0, MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE, MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE, 1 << 12 };
+	uint64_t ops[] = { 0, MLX5DV_QP_EX_WITH_RAW_WQE, MLX5DV_QP_EX_WITH_MKEY_CONFIGURE };
+	for (int t = 0; t < 3; t++)
+		for (int f = 0; f < 4; f++)
+			for (int o = 0; o < 3; o++) {
+				struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = types[t], .pd = pd,
+					.cap = { 10 + 7 * t, 5, 2, 3, 60 },
+					.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+					.send_ops_flags = IBV_QP_EX_WITH_SEND };
+				struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS |
+					MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS, .create_flags = flags[f], .send_ops_flags = ops[o] };
+				printf("type %d flags %u ops %u\n", types[t], flags[f], (unsigned)ops[o]);
+				errno = 0;
+				struct ibv_qp *qp = mlx5dv_create_qp(context, &init, &dv);
+				if (!qp) {
+					printf("none: %d\n", errno);
+					continue;
+				}
+				NUMBER(init.cap.max_send_wr);
+				NUMBER(init.cap.max_inline_data);
+				show_qp(qp);
+				struct mlx5dv_qp_ex *ex = mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_to_qp_ex(qp));
+				NUMBER(ex->wr_raw_wqe != NULL);
+				NUMBER(ex->wr_mkey_configure != NULL);
+				NUMBER(ex->wr_set_dc_addr != NULL);
+				NUMBER(ibv_destroy_qp(qp));
+			}
+	for (int type = MLX5DV_DCTYPE_DCT; type <= MLX5DV_DCTYPE_DCI + 1; type++) {
+		struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_DRIVER, .pd = pd,
+			.srq = type == MLX5DV_DCTYPE_DCT ? srq : NULL, .comp_mask = IBV_QP_INIT_ATTR_PD };
+		struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC };
+		dv.dc_init_attr.dc_type = type;
+		if (type == MLX5DV_DCTYPE_DCT)
+			dv.dc_init_attr.dct_access_key = 0x1234;
+		else {
+			init.cap.max_send_wr = 20;
+			init.cap.max_send_sge = 1;
+			init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+			init.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+		}
+		errno = 0;
+		struct ibv_qp *qp = mlx5dv_create_qp(context, &init, &dv);
+		printf("DC type %d: %d\n", type, qp ? 0 : errno);
+		if (qp && type == MLX5DV_DCTYPE_DCI) {
+			show_qp(qp);
+			NUMBER(mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_to_qp_ex(qp))->wr_set_dc_addr != NULL);
+		}
+		if (qp)
+			NUMBER(ibv_destroy_qp(qp));
+	}
+}
+
+int main(void)
+{
+	int count;
+	struct ibv_device **list = ibv_get_device_list(&count);
+	struct ibv_device *device_found = NULL;
+	for (int i = 0; i < count; i++)
+		if (mlx5dv_is_supported(list[i]))
+			device_found = list[i];
+	if (!device_found)
+		return 2;
+	struct mlx5dv_context_attr attr = {};
+	struct ibv_context *context = mlx5dv_open_device(device_found, &attr);
+	if (!context) {
+		printf("not opened: %d\n", errno);
+		return 1;
+	}
+	device(context);
+	struct ibv_pd *pd = ibv_alloc_pd(context);
+	struct mlx5dv_pd shown_pd;
+	struct mlx5dv_obj obj = { .pd = { pd, &shown_pd } };
+	NUMBER(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD));
+	NUMBER(shown_pd.pdn);
+	completions(context, 7);
+	struct ibv_cq *wide = completions(context, 128), *cq = completions(context, 64);
+	struct ibv_srq_init_attr init = { .attr = { 20, 2, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(pd, &init);
+	struct mlx5dv_srq shown_srq = { .comp_mask = MLX5DV_SRQ_MASK_SRQN };
+	struct mlx5dv_obj srq_obj = { .srq = { srq, &shown_srq } };
+	NUMBER(mlx5dv_init_obj(&srq_obj, MLX5DV_OBJ_SRQ));
+	NUMBER(shown_srq.stride);
+	NUMBER(shown_srq.head);
+	NUMBER(shown_srq.tail);
+	NUMBER(shown_srq.comp_mask);
+	queue_pairs(context, pd, cq, srq);
+	NUMBER(ibv_destroy_srq(srq));
+	NUMBER(ibv_destroy_cq(cq));
+	NUMBER(ibv_destroy_cq(wide));
+	NUMBER(ibv_dealloc_pd(pd));
+	NUMBER(ibv_close_device(context));
+	ibv_free_device_list(list);
+	return 0;
+}

@@ -1,0 +1,256 @@
+//! `cargo xtask drop-in`: our `libmlx5.so.1` beside Debian's: its names, what it answers, what it asks of the kernel.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use lab::cache::Cache;
+use lab::drop_in::{self, Names};
+use lab::{Userland, witness};
+
+use crate::cargo;
+
+/// Compare our libmlx5.so.1 with Debian's of bookworm, trixie and sid.
+///
+/// The exported names with their version nodes have to be those of the table in ffi-shim/drop-in, for each release and for
+/// ours. Then a C program calls mlx5dv on the fake kernel, with trixie's library and with ours, and both have to answer
+/// the same. The table of the documentation (docs/mlx5dv.md) has to be what this word would write.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Write docs/mlx5dv.md instead of comparing it.
+    #[arg(long)]
+    write: bool,
+    /// Write the shared object here too.
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+}
+
+/// Where the documentation's table is.
+const DOCUMENT: &str = "docs/mlx5dv.md";
+/// Names that answer `EOPNOTSUPP`, in the sources.
+const UNSUPPORTED: &str = "ffi-shim/src/mlx5/dv/unsupported.rs";
+/// What of mlx5dv programs of Debian import.
+const USERS: &str = "ffi-shim/drop-in/users.tsv";
+/// A C program that asks a library everything.
+const PROGRAM: &str = include_str!("drop_in.c");
+
+/// Builds the shared object.
+pub(crate) fn build(to: &Path) -> Result<()> {
+    let archive = cargo::release("oxverbs-mlx5", drop_in::ARCHIVE)?;
+    drop_in::link(&cargo::root(), &archive, to)
+}
+
+/// `name@node` or `name@@node` of what a shared object exports.
+fn exported(file: &Path) -> Result<BTreeSet<String>> {
+    let text = output(
+        Command::new("nm")
+            .args(["-D", "--defined-only", "--with-symbol-versions"])
+            .arg(file),
+    )?;
+    let names = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, name) = (words.next()?, words.next()?);
+        (kind != "A").then(|| name.to_owned())
+    });
+    Ok(names.collect())
+}
+
+fn expected(names: &Names, release: u32) -> BTreeSet<String> {
+    let names = names.names.iter().filter(|name| name.since <= release);
+    names
+        .map(|name| {
+            let at = if name.old { "@" } else { "@@" };
+            format!("{}{at}{}", name.name, name.node)
+        })
+        .collect()
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("running {command:?}"))?;
+    if !output.status.success() {
+        bail!(
+            "{command:?}: {}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Says what is different, and whether nothing is.
+fn same(what: &str, official: &BTreeSet<String>, ours: &BTreeSet<String>) -> bool {
+    for (missing, set) in [
+        ("lacks", official - ours),
+        ("has too much", ours - official),
+    ] {
+        for name in set {
+            println!("{what} {missing}: {name}");
+        }
+    }
+    official == ours
+}
+
+/// The libraries of a release's tree.
+fn libraries(tree: &Path) -> PathBuf {
+    tree.join("usr/lib/x86_64-linux-gnu")
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let scratch = tempfile::tempdir()?;
+    let ours = scratch.path().join(drop_in::SONAME);
+    build(&ours)?;
+    if let Some(to) = &arguments.to {
+        fs::copy(&ours, to).with_context(|| to.display().to_string())?;
+    }
+    let names = Names::read(&cargo::root())?;
+    let mut good = same(
+        "libmlx5.so.1 of ours",
+        &expected(&names, 65),
+        &exported(&ours)?,
+    );
+    let cache = Cache::open(false)?;
+    for (release, number) in [
+        (Userland::Bookworm, 44),
+        (Userland::Trixie, 56),
+        (Userland::Sid, 65),
+    ] {
+        let tree = witness::userland(&cache, release)?;
+        let official = exported(&libraries(&tree).join(drop_in::SONAME))?;
+        let table = expected(&names, number);
+        println!("rdma-core {number}: {} names", official.len());
+        good &= same(
+            &format!("the table for rdma-core {number}"),
+            &official,
+            &table,
+        );
+    }
+    good &= answers(&cache, scratch.path())?;
+    let text = document(&names)?;
+    let file = cargo::root().join(DOCUMENT);
+    if arguments.write {
+        fs::write(&file, text)?;
+    } else if fs::read_to_string(&file).unwrap_or_default() != text {
+        println!("{DOCUMENT} is not what the sources say: cargo xtask drop-in --write");
+        good = false;
+    }
+    Ok(u8::from(!good))
+}
+
+/// The program under trixie's library and under ours; `scratch` has ours.
+fn answers(cache: &Cache, scratch: &Path) -> Result<bool> {
+    let headers = witness::verbs_headers(cache, Userland::Trixie)?;
+    let tree = libraries(&witness::userland(cache, Userland::Trixie)?);
+    let (source, program) = (scratch.join("program.c"), scratch.join("program"));
+    fs::write(&source, PROGRAM)?;
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    compiler
+        .arg("-w")
+        .arg("-I")
+        .arg(headers)
+        .arg("-o")
+        .arg(&program)
+        .arg(&source);
+    // The tree's libraries want a newer libc than the host's may be; its own loader runs the program.
+    compiler.args([
+        "-Wl,--allow-shlib-undefined",
+        "-Wl,--unresolved-symbols=ignore-in-shared-libs",
+    ]);
+    compiler
+        .arg(tree.join("libibverbs.so.1"))
+        .arg(tree.join(drop_in::SONAME));
+    output(&mut compiler)?;
+    let fake = cargo::release("fake-kernel-preload", "libfake_kernel_preload.so")?;
+    let mut good = true;
+    for settings in [
+        "mlx5",
+        "mlx5,link=eth",
+        "mlx5,no-devx",
+        "mlx5,no-bf",
+        "mlx5,cqe-version=0",
+        "mlx5,no-clock",
+    ] {
+        let run = |path: String| {
+            output(
+                Command::new(tree.join("ld-linux-x86-64.so.2"))
+                    .arg("--library-path")
+                    .arg(path)
+                    .arg("--preload")
+                    .arg(&fake)
+                    .arg(&program)
+                    .env("OXVERBS_FAKE", settings),
+            )
+        };
+        let official = run(tree.display().to_string())?;
+        let ours = run(format!("{}:{}", scratch.display(), tree.display()))?;
+        let lines = official.lines().count();
+        println!("{settings}: {lines} answers");
+        for (official, ours) in official.lines().zip(ours.lines()) {
+            if official != ours {
+                println!("    official: {official}\n    ours:     {ours}");
+            }
+        }
+        good &= official == ours && lines > 300;
+    }
+    Ok(good)
+}
+
+/// The documentation's table.
+fn document(names: &Names) -> Result<String> {
+    let root = cargo::root();
+    let read = |path| fs::read_to_string(root.join(path)).with_context(|| String::from(path));
+    let sources = read(UNSUPPORTED)?;
+    let refused: BTreeSet<_> = sources.lines().map(str::trim).collect();
+    let users = read(USERS)?;
+    let mut text = String::from(HEAD);
+    let mut done = 0;
+    let mut sorted: Vec<_> = names.names.iter().filter(|name| !name.old).collect();
+    sorted.sort();
+    for name in &sorted {
+        let users: Vec<_> = users
+            .lines()
+            .filter_map(|line| line.split_once('\t'))
+            .filter(|(_, used)| *used == name.name)
+            .map(|(user, _)| user)
+            .collect();
+        let answer = if refused.contains(name.name.as_str()) {
+            "`EOPNOTSUPP`"
+        } else {
+            done += 1;
+            "implemented"
+        };
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {answer} | {} |",
+            name.name,
+            name.node,
+            name.since,
+            users.join(", ")
+        );
+    }
+    let _ = write!(
+        text,
+        "\n{done} of {} names are implemented.\n",
+        sorted.len()
+    );
+    Ok(text)
+}
+
+const HEAD: &str = "\
+# mlx5dv: what our libmlx5.so.1 answers
+
+Written by `cargo xtask drop-in --write` from `ffi-shim/drop-in/names.tsv` and the sources; `cargo xtask drop-in` fails
+if it is not true.
+
+Our shared object has every name and version node of rdma-core 44, 56 and 65, so that every program that links Debian's
+loads with it. What is not implemented answers `EOPNOTSUPP` (or a null pointer with that errno): software steering (`dr_*`),
+cryptography, the official entry points of VFIO among it. Programs are those of Debian that import the name.
+
+| name | node | since | answer | programs |
+|---|---|---|---|---|
+";
