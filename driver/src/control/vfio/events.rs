@@ -17,7 +17,7 @@ use super::command::CommandQueue;
 use super::eq::EventQueue;
 use super::pages::DevicePages;
 use super::pci::Pci;
-use super::segment::{self, Health};
+use super::segment::Health;
 use crate::sys::errno::Errno;
 use crate::sys::eventfd;
 
@@ -225,7 +225,7 @@ impl Pulse {
             return false;
         }
         self.looked = now;
-        self.dead = match segment::health(&*shared.pci) {
+        self.dead = match shared.commands.health() {
             Health::Good(counter) if self.counter != Some(counter) => {
                 self.counter = Some(counter);
                 self.beat = now;

@@ -101,6 +101,13 @@ pub(super) fn set_command_queue(pci: &dyn Pci, iova: u64) -> Result<(), Errno> {
     Ok(pci.write_be32(QUEUE_LOW, iova as u32 & !(PAGE - 1))?)
 }
 
+/// Where the device thinks that the command queue is; not every device says it.
+pub(super) fn queue_address(pci: &dyn Pci) -> Result<u64, Errno> {
+    let high = pci.read_be32(QUEUE_HIGH)?;
+    let low = pci.read_be32(QUEUE_LOW)?;
+    Ok(u64::from(high) << 32 | u64::from(low & !(PAGE - 1)))
+}
+
 /// Gives entries of the command queue to the device.
 pub(super) fn ring(pci: &dyn Pci, slots: u32) -> Result<(), Errno> {
     crate::sys::barrier::device_sees_doorbell_record_before_register();

@@ -179,6 +179,28 @@ impl Parts {
         self.device.lock().map_err(gone)
     }
 
+    /// One turn: whether there was something to do, and when there will be.
+    fn work(
+        &self,
+        device: &mut Device,
+        records: &mut Records,
+        now: Duration,
+    ) -> (bool, Option<Duration>) {
+        let frames = self.arrivals.take();
+        // A device that failed touches no memory: its driver frees what it cannot take back, and nothing is pinned here.
+        if device.segment.failed() {
+            return (false, None);
+        }
+        for frame in &frames {
+            device.receive(frame);
+        }
+        let rung = self
+            .pages
+            .take(|page, register, bytes| device.rung(page, register, bytes));
+        let some = records.look(rung, device) || rung || !frames.is_empty();
+        (some, device.tick(now))
+    }
+
     fn run(&self) {
         let mut records = Records::default();
         let mut idle = 0u32;
@@ -188,18 +210,7 @@ impl Parts {
                 let Ok(mut device) = self.device.lock() else {
                     return;
                 };
-                let mut some = false;
-                for frame in self.arrivals.take() {
-                    device.receive(&frame);
-                    some = true;
-                }
-                let rung = self
-                    .pages
-                    .take(|page, register, bytes| device.rung(page, register, bytes));
-                some |= rung;
-                some |= records.look(rung, &mut device);
-                let next = device.tick(now);
-                (some, next)
+                self.work(&mut device, &mut records, now)
             };
             idle = if some { 0 } else { idle.saturating_add(1) };
             if idle < SPINS {

@@ -13,7 +13,7 @@ use super::slots::{Class, Slots};
 use super::{CommandCause, CommandError, Commands};
 use crate::control::vfio::memory::{DmaMemory, Iommu};
 use crate::control::vfio::pci::Pci;
-use crate::control::vfio::segment;
+use crate::control::vfio::segment::{self, Health};
 use crate::sys::errno::Errno;
 
 /// `MLX5_PCI_CMD_XPORT`.
@@ -30,6 +30,9 @@ const QUEUE_LEN: usize = 4096;
 const FIRST_LOOK: Duration = Duration::from_micros(20);
 /// .. to.
 const LAST_LOOK: Duration = Duration::from_millis(5);
+
+/// A command that takes longer has its device looked at.
+const CHECKUP: Duration = Duration::from_millis(100);
 
 /// The command queue.
 ///
@@ -50,6 +53,8 @@ pub struct CommandQueue {
     ended: Condvar,
     failed: AtomicBool,
     time: Duration,
+    /// Whether the device says where it thinks that the queue is: one that was reset by somebody else does not know any more.
+    says_where: bool,
 }
 
 impl CommandQueue {
@@ -72,16 +77,33 @@ impl CommandQueue {
             ended: Condvar::new(),
             failed: AtomicBool::new(false),
             time,
+            says_where: false,
             pci,
         };
         segment::set_command_queue(&*queue.pci, queue.memory.iova(0))?;
-        Ok(queue)
+        Ok(Self {
+            says_where: queue.is_known(),
+            ..queue
+        })
     }
 
     /// The device has failed: whoever waits is told, and so is whoever comes.
     pub(in crate::control::vfio) fn fail(&self) {
         self.failed.store(true, Ordering::Release);
         self.look();
+    }
+
+    /// Whether the device says that the queue is where it is.
+    fn is_known(&self) -> bool {
+        segment::queue_address(&*self.pci) == Ok(self.memory.iova(0))
+    }
+
+    /// How the device is. One that somebody else has reset has failed: nothing that was made is there any more.
+    pub(in crate::control::vfio) fn health(&self) -> Health {
+        match segment::health(&*self.pci) {
+            Health::Good(_) if self.says_where && !self.is_known() => Health::Failed(0),
+            health => health,
+        }
     }
 
     /// Some command has ended.
@@ -176,6 +198,7 @@ impl CommandQueue {
         let deadline = Instant::now() + self.time;
         let backoff = Backoff::new();
         let mut look = FIRST_LOOK;
+        let mut checkup = Instant::now() + CHECKUP;
         loop {
             let status = self.memory.load(place + STATUS);
             if status & 1 == 0 {
@@ -184,7 +207,15 @@ impl CommandQueue {
             if self.failed.load(Ordering::Acquire) {
                 return Err(CommandCause::DeviceFailed);
             }
-            if Instant::now() >= deadline {
+            let now = Instant::now();
+            if now >= checkup {
+                checkup = now + CHECKUP;
+                if !matches!(self.health(), Health::Good(_)) {
+                    self.fail();
+                    continue;
+                }
+            }
+            if now >= deadline {
                 return Err(CommandCause::TimedOut);
             }
             if !backoff.is_completed() {
