@@ -62,7 +62,13 @@ struct Rights {
     access: AccessFlags,
     relaxed_write: bool,
     relaxed_read: bool,
+    /// Whether the device pages on demand, and so asks of each page whether it is there.
+    pages_may_miss: bool,
 }
+
+/// The bits of a page in a list that say that it is there, to be read and written (`MLX5_EN_RD`, `MLX5_EN_WR` of Linux
+/// `mlx5/device.h`).
+const PRESENT: u64 = 3;
 
 /// CREATE_MKEY for memory that begins at `iova` for the device and at `request.hca_va` in work requests.
 fn region_command(
@@ -78,12 +84,15 @@ fn region_command(
     let octowords = list.len().div_ceil(2);
     let size = u32::try_from(octowords).map_err(|_| Errno(libc::ENOMEM))?;
     let mut input = vec![0; CreateMkeyIn::SIZE + octowords * 16];
+    let present = if rights.pages_may_miss { PRESENT } else { 0 };
     for (place, page) in input[CreateMkeyIn::SIZE..].chunks_exact_mut(8).zip(list) {
+        let page = page | present;
         place.copy_from_slice(&page.to_be_bytes());
     }
     let mut command = CreateMkeyIn::new(&mut input[..]).map_err(|_| Errno(libc::EINVAL))?;
     command
         .set_opcode(Opcode::CREATE_MKEY.0)
+        .set_pg_access(rights.pages_may_miss)
         .set_translations_octword_actual_size(size);
     let has = |right| rights.access.contains(right);
     let mut key = command.memory_key_mkey_entry_mut();
@@ -148,6 +157,7 @@ impl Objects {
             access,
             relaxed_write: relaxed && caps.relaxed_ordering_write(),
             relaxed_read: relaxed && caps.relaxed_ordering_read(),
+            pages_may_miss: caps.pg(),
         })
     }
 
