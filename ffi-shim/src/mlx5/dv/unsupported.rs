@@ -29,6 +29,17 @@ macro_rules! nothing {
     )*};
 }
 
+/// Functions that fill so many bytes with sizes, all of which are 0: nothing can be exported.
+macro_rules! empty {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(sizes: *mut c_void, len: usize) {
+            // SAFETY: the caller's memory, of that length.
+            unsafe { sizes.cast::<u8>().write_bytes(0, len) };
+        }
+    )*};
+}
+
 /// Functions that answer nothing.
 macro_rules! silent {
     ($($name:ident)*) => {$(
@@ -123,10 +134,13 @@ nothing! {
 }
 
 silent! {
-    _mlx5dv_get_export_sizes
     mlx5dv_devx_obj_unimport
     mlx5dv_devx_umem_unimport
     mlx5dv_dr_domain_allow_duplicate_rules
     mlx5dv_dr_domain_set_reclaim_device_memory
     mlx5dv_var_unimport
+}
+
+empty! {
+    _mlx5dv_get_export_sizes
 }
