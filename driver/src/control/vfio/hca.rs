@@ -142,7 +142,13 @@ impl Hca {
             let interrupt = (vectors > 0).then(|| request.vector.into());
             Ok::<_, CommandError>((queue, interrupt))
         };
+        let start = |task, queues| {
+            Reader::start(self.shared.clone(), task, queues)
+                .map_err(|errno| HcaError::Process("start a thread", errno))
+        };
+        // From here on the next command may wait for pages.
         let pages = make(1, eq::mask(&[EventType::PAGE_REQUEST]))?;
+        self.readers.push(start(Task::Pages, vec![pages])?);
         let mut queues = vec![make(0, start::events(&general))?];
         let mut numbers = Vec::new();
         for index in 0..options.completion_vectors.max(1) {
@@ -151,11 +157,7 @@ impl Hca {
             queues.push(queue);
         }
         self.completion_queues = numbers;
-        for (task, queues) in [(Task::Pages, vec![pages]), (Task::Events, queues)] {
-            let reader = Reader::start(self.shared.clone(), task, queues)
-                .map_err(|errno| HcaError::Process("start a thread", errno))?;
-            self.readers.push(reader);
-        }
+        self.readers.push(start(Task::Events, queues)?);
         Ok(())
     }
 
