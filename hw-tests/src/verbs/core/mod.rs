@@ -17,13 +17,14 @@ use std::time::Duration;
 use oxverbs::control::kernel::Uctx;
 use oxverbs::control::mlx5::environment::Environment;
 use oxverbs::control::mlx5::{Mlx5Context, Opened};
-use oxverbs::control::vfio;
-use oxverbs::control::vfio::hca::Options;
 use oxverbs::control::vfio::linux::{VFIO, VfioPci};
+use oxverbs::control::vfio::{self, pci::Pci};
 use oxverbs::data::rxe::{CompletionQueue, Doorbell, PostError, RecvQueue, SendQueue};
 use oxverbs::sys::errno::Errno;
 use oxverbs::sys::kernel::KernelRef;
 use oxverbs::sys::mapping::SharedMapping;
+use soft_connectx::in_process::InProcess;
+use soft_connectx::{Config, LinkLayer};
 use uverbs_abi::handle;
 use uverbs_abi::types::DriverId;
 use uverbs_abi::udata::rxe::MmapInfo;
@@ -114,13 +115,12 @@ impl Deref for Holder {
 impl Core {
     pub(crate) fn open(name: &str) -> Answer<Self> {
         let what = |errno| fault("open the device", errno);
-        if let Some(address) = name.strip_prefix(VFIO) {
-            let said = |error: &dyn std::fmt::Display| Fault {
-                errno: None,
-                what: error.to_string(),
-            };
-            let pci = Arc::new(VfioPci::open(address).map_err(|error| said(&error))?);
-            let objects = vfio::open(pci, Options::default()).map_err(|error| said(&error))?;
+        if let Some(pci) = driven(name)? {
+            let objects = vfio::open(pci, vfio::hca::Options::default());
+            let objects = objects.map_err(|error| Fault {
+                errno: Some(error.errno().0),
+                what: format!("drive the device: {error}"),
+            })?;
             let uctx = Uctx::over(objects).map_err(what)?;
             let opened = Mlx5Context::open(uctx, Environment::of_process());
             return Self::over(name, opened.map_err(|error| what(error.into()))?);
@@ -173,6 +173,32 @@ impl Core {
         SharedMapping::map(self.uctx.fd(), info.size as usize, info.offset)
             .map_err(|errno| fault("map a queue", errno))
     }
+}
+
+/// A device that this process drives itself: one of vfio-pci's, or `soft` and `soft-ib`, a ConnectX in this process with an
+/// Ethernet and an InfiniBand port; `:SEED` behind those makes it an adversary.
+fn driven(name: &str) -> Answer<Option<Arc<dyn Pci>>> {
+    if let Some(address) = name.strip_prefix(VFIO) {
+        let pci = VfioPci::open(address).map_err(|error| Fault {
+            errno: None,
+            what: error.to_string(),
+        })?;
+        return Ok(Some(Arc::new(pci)));
+    }
+    let (name, seed) = match name.split_once(':') {
+        Some((name, seed)) => (name, seed.parse().ok()),
+        None => (name, None),
+    };
+    let link = match name {
+        "soft" => LinkLayer::Ethernet,
+        "soft-ib" => LinkLayer::InfiniBand,
+        _ => return Ok(None),
+    };
+    Ok(Some(InProcess::new(Config {
+        link,
+        adversary: seed,
+        ..Config::default()
+    })))
 }
 
 /// Whether the kernel's driver of a device is mlx5's.
