@@ -76,9 +76,8 @@ pub(crate) fn run_word(arguments: &Arguments) -> Result<u8> {
     if arguments.lab {
         return in_a_guest(arguments);
     }
-    // optimized: what it measures is software
     let mut cargo = cargo();
-    cargo.args(["run", "-q", "--release", "-p", "soft-connectx"]);
+    cargo.args(["run", "-q", "-p", "soft-connectx"]);
     cargo.args(["--example", "demo", "--"]);
     if let Some(path) = &arguments.json {
         cargo.arg("--json").arg(path);

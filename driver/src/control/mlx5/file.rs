@@ -33,8 +33,11 @@ impl DeviceFile {
         }
     }
 
-    /// Keeps what the kernel did not let go of.
+    /// Keeps what the kernel did not let go of; or a device that this process drives, as long as that is up.
     pub(super) fn abandon(&self, memory: KeepAlive) {
+        if let Some(objects) = self.uctx.objects() {
+            return objects.abandon(memory);
+        }
         self.abandoned
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

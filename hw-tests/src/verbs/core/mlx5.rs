@@ -21,9 +21,10 @@ use super::*;
 #[derive(Debug)]
 pub(super) struct Mlx5 {
     pub(super) context: Arc<Mlx5Context>,
-    cqs: Table<CqState>,
+    // those that use others come before them, since they are dropped in this order
     qps: Table<QpState>,
     srqs: Table<SrqState>,
+    cqs: Table<CqState>,
     ahs: Table<Mutex<AhObject>>,
 }
 
@@ -167,9 +168,14 @@ unsafe impl SendRequest for Request<'_> {
 pub(super) const TYPE_1: u32 = 1 << 31;
 
 fn post_fault(index: usize, error: data::PostError, verb: Verb) -> PostFault {
+    // The core says what it is; `ENOMEM` for it is libmlx5's custom, which the plug-in follows.
+    let errno = match error {
+        data::PostError::WrongState => libc::EINVAL,
+        other => other.errno(verb).0,
+    };
     PostFault {
         index,
-        fault: Fault::errno(error.errno(verb).0, format!("post: {error}")),
+        fault: Fault::errno(errno, format!("post: {error}")),
     }
 }
 

@@ -44,6 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use wqe_format::mlx5::firmware::Opcode;
 
+use crate::data::mlx5::KeepAlive;
 use crate::sys::errno::Errno;
 
 pub use caps::Caps;
@@ -61,6 +62,15 @@ use ring::RECORD_PAGE;
 use srq::SharedQueue;
 use table::Table;
 use waiting::{Drained, Numbers};
+
+/// Memory that is only kept.
+struct Abandoned(#[expect(dead_code, reason = "only kept")] KeepAlive);
+
+impl std::fmt::Debug for Abandoned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Abandoned")
+    }
+}
 
 /// The objects of one open device, with the handles that [`Uctx`](crate::control::kernel::Uctx) gives out.
 #[derive(Debug)]
@@ -88,6 +98,8 @@ pub struct Objects {
     neighbours: Neighbours,
     /// For queue pairs that have none of their own.
     base_pd: Mutex<Option<u32>>,
+    /// Memory that the device did not let go of. Behind the platform, with which the device goes down.
+    abandoned: Mutex<Vec<Abandoned>>,
 }
 
 impl Objects {
@@ -114,6 +126,7 @@ impl Objects {
             gids: GidTable::default(),
             neighbours: Neighbours::default(),
             base_pd: Mutex::default(),
+            abandoned: Mutex::default(),
         };
         objects.default_gids()?;
         Ok(objects)
@@ -127,6 +140,15 @@ impl Objects {
     /// Whether objects may be destroyed: not by a forked child, whose device is the parent's.
     pub fn is_ours(&self) -> bool {
         self.platform.is_ours()
+    }
+
+    /// Keeps memory until the device is down.
+    pub(crate) fn abandon(&self, memory: KeepAlive) {
+        let mut abandoned = self
+            .abandoned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        abandoned.push(Abandoned(memory));
     }
 
     /// What the device can do.
