@@ -102,6 +102,24 @@ fn two_devices_exchange_data() {
     }
 }
 
+/// An adversary uses the freedoms that real devices have: delays, few doorbell pages, requests for memory.
+#[test]
+fn adversaries_change_nothing() {
+    for seed in 1..=3 {
+        let devices = [1, 2].map(|serial| {
+            InProcess::new(Config {
+                adversary: Some(seed),
+                serial,
+                ..Config::default()
+            })
+        });
+        let _cable = Cable::new(&devices[0], &devices[1]);
+        let one = Context::over_pci(devices[0].clone()).unwrap();
+        let other = Context::over_pci(devices[1].clone()).unwrap();
+        exchange(&mut connected(&one, &other), seed as u8);
+    }
+}
+
 #[test]
 fn one_device_talks_to_itself() {
     for link in [LinkLayer::InfiniBand, LinkLayer::Ethernet] {
