@@ -59,7 +59,7 @@ impl Env {
     /// The route from this device's port to itself.
     pub(crate) fn loop_route(&self) -> Check<Route> {
         let [near, _] = self.ends();
-        Ok(near.route_to(near.v.gid(self.port, self.gid_index)?))
+        Ok(near.route_to(near.v.gid(self.port, self.gid_index)?, near.lid()?))
     }
 }
 
@@ -72,9 +72,16 @@ struct End<'e> {
 }
 
 impl End<'_> {
-    fn route_to(&self, gid: [u8; 16]) -> Route {
+    /// What InfiniBand's switches know the port by; Ethernet has none.
+    fn lid(&self) -> Check<u16> {
+        let port = self.v.port(self.port)?;
+        Ok(if port.is_infiniband() { port.lid } else { 0 })
+    }
+
+    fn route_to(&self, gid: [u8; 16], lid: u16) -> Route {
         Route {
             gid,
+            lid,
             sgid_index: self.gid_index as u8,
             port: self.port,
             hop_limit: 64,
@@ -139,6 +146,7 @@ pub(crate) struct Side<'e> {
     pub(crate) buf: Buf,
     pub(crate) mr: Mr,
     pub(crate) gid: [u8; 16],
+    pub(crate) lid: u16,
     pub(crate) port: u8,
     pub(crate) gid_index: u32,
     pub(crate) first_psn: u32,
@@ -205,6 +213,7 @@ pub(crate) struct Address {
     pub(crate) qpn: u32,
     pub(crate) psn: u32,
     pub(crate) gid: [u8; 16],
+    pub(crate) lid: u16,
 }
 
 impl<'e> Side<'e> {
@@ -243,6 +252,7 @@ impl<'e> Side<'e> {
             buf,
             mr,
             gid: v.gid(end.port, end.gid_index)?,
+            lid: end.lid()?,
             port: end.port,
             gid_index: end.gid_index,
             first_psn,
@@ -255,16 +265,17 @@ impl<'e> Side<'e> {
             qpn: self.qp.num,
             psn: self.first_psn,
             gid: self.gid,
+            lid: self.lid,
         }
     }
 
-    pub(crate) fn route_to(&self, gid: [u8; 16]) -> Route {
+    pub(crate) fn route_to(&self, gid: [u8; 16], lid: u16) -> Route {
         End {
             v: self.v,
             port: self.port,
             gid_index: self.gid_index,
         }
-        .route_to(gid)
+        .route_to(gid, lid)
     }
 
     /// RESET → INIT attributes.
@@ -295,7 +306,7 @@ impl<'e> Side<'e> {
         let reliable = setup.transport == Transport::Rc;
         QpAttr {
             state,
-            route: Some(self.route_to(peer.gid)),
+            route: Some(self.route_to(peer.gid, peer.lid)),
             mtu: Some(mtu),
             dest: Some(peer.qpn),
             rq_psn: Some(peer.psn),
@@ -327,7 +338,9 @@ impl<'e> Side<'e> {
         self.v.modify_qp(self.qp, &self.rts_attr(setup))?;
         if setup.transport == Transport::Ud {
             self.datagram = Some(Datagram {
-                ah: self.v.create_ah(self.pd, &self.route_to(peer.gid))?,
+                ah: self
+                    .v
+                    .create_ah(self.pd, &self.route_to(peer.gid, peer.lid))?,
                 qpn: peer.qpn,
                 qkey: QKEY,
             });

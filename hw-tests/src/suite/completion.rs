@@ -179,6 +179,7 @@ fn many_pairs_one_queue(env: &Env) -> Check {
         qpn: qp.num,
         psn: template.first_psn,
         gid: template.gid,
+        lid: template.lid,
     };
     let mtu = v.port(env.port)?.active_mtu;
     for attr in [

@@ -230,7 +230,7 @@ fn datagrams(env: &Env) -> Check<Pair<'_>> {
 }
 
 fn to_group(a: &Side<'_>, group: [u8; 16]) -> Check {
-    let ah = a.v.create_ah(a.pd, &a.route_to(group))?;
+    let ah = a.v.create_ah(a.pd, &a.route_to(group, 0))?;
     let to = Datagram {
         ah,
         // All of a group's members (IBTA 10.5.3.1).
@@ -247,7 +247,7 @@ fn many_handles(env: &Env) -> Check {
     let pair = datagrams(env)?;
     let (a, b) = (&pair.a, &pair.b);
     let handles: Vec<_> = (0..12)
-        .map(|_| a.v.create_ah(a.pd, &a.route_to(b.gid)))
+        .map(|_| a.v.create_ah(a.pd, &a.route_to(b.gid, b.lid)))
         .collect::<Result<_, _>>()?;
     let list: Vec<_> = (0..12)
         .map(|id| RecvWr::new(id, [b.sge(id * 256, 256)]))

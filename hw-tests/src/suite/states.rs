@@ -225,7 +225,7 @@ fn round_trip(env: &Env, transport: Transport) -> Check {
     equal("dest", got.dest, b.qp.num)?;
     equal("rq_psn", got.rq_psn, b.first_psn)?;
     equal("sq_psn", got.sq_psn, a.first_psn)?;
-    equal("route", got.route, a.route_to(b.gid))?;
+    equal("route", got.route, a.route_to(b.gid, b.lid))?;
     equal("mtu", got.mtu, a.v.port(a.port)?.active_mtu)?;
     if transport == Transport::Rc {
         equal("timeout", got.timeout, 11)?;
@@ -247,7 +247,7 @@ fn gates(env: &Env, transport: Transport) -> Check {
         ah: pair
             .a
             .v
-            .create_ah(pair.a.pd, &pair.a.route_to(pair.a.gid))?,
+            .create_ah(pair.a.pd, &pair.a.route_to(pair.a.gid, pair.a.lid))?,
         qpn: pair.a.qp.num,
         qkey: QKEY,
     })

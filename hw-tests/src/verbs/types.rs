@@ -271,6 +271,8 @@ impl State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Route {
     pub(crate) gid: [u8; 16],
+    /// The peer's; 0 on Ethernet.
+    pub(crate) lid: u16,
     pub(crate) sgid_index: u8,
     pub(crate) port: u8,
     pub(crate) hop_limit: u8,
@@ -586,9 +588,15 @@ pub(crate) struct PortAttr {
     pub(crate) max_msg_size: u32,
     /// 1 InfiniBand, 2 Ethernet.
     pub(crate) link_layer: u8,
+    /// 0 on Ethernet.
+    pub(crate) lid: u16,
 }
 
 impl PortAttr {
+    pub(crate) fn is_infiniband(&self) -> bool {
+        self.link_layer == 1
+    }
+
     /// Bytes of a packet's payload at most.
     pub(crate) fn mtu_bytes(&self) -> u32 {
         128 << self.active_mtu

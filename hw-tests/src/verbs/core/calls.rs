@@ -6,6 +6,7 @@ use uverbs_abi::event::{AsyncEvent, CompletionEvent};
 use uverbs_abi::types::{
     AccessFlags, MwType as AbiMwType, QpAttrMask, QpCap, QpType, ReregMrFlags, SrqAttrMask,
 };
+use uverbs_abi::udata::mlx5::AllocPdResp;
 use uverbs_abi::udata::rxe as udata;
 
 use super::*;
@@ -59,8 +60,12 @@ impl Verbs for Core {
     }
 
     fn alloc_pd(&self) -> Answer<Pd> {
-        let answer = self.uctx.alloc_pd::<()>();
-        let (pd, ()) = answer.map_err(|errno| fault("allocate a domain", errno))?;
+        // The kernel's mlx5 driver refuses who has no room for its number of the domain.
+        let answer = match &self.mlx5 {
+            Some(_) => (self.uctx.alloc_pd::<AllocPdResp>()).map(|(pd, _)| pd),
+            None => self.uctx.alloc_pd::<()>().map(|(pd, ())| pd),
+        };
+        let pd = answer.map_err(|errno| fault("allocate a domain", errno))?;
         Ok(Pd(self.pds.add(pd)))
     }
 

@@ -50,6 +50,7 @@ pub(super) fn port(from: &AbiPort) -> PortAttr {
         pkey_table_len: from.pkey_tbl_len,
         max_msg_size: from.max_msg_sz,
         link_layer: from.link_layer,
+        lid: from.lid,
     }
 }
 
@@ -104,6 +105,7 @@ pub(super) fn modification(handle: QpHandle, attr: &QpAttr) -> ModifyQp {
     if let Some(route) = &attr.route {
         request.dest = QpDest {
             dgid: route.gid,
+            dlid: route.lid,
             flow_label: route.flow_label,
             sgid_index: route.sgid_index,
             hop_limit: route.hop_limit,
@@ -138,6 +140,7 @@ pub(super) fn report(a: &QueryQpResp) -> Answer<QpReport> {
         dest: a.dest_qp_num,
         route: Route {
             gid: a.dest.dgid,
+            lid: a.dest.dlid,
             sgid_index: a.dest.sgid_index,
             port: a.dest.port_num,
             hop_limit: a.dest.hop_limit,

@@ -276,6 +276,7 @@ fn path(route: &Route) -> AhAttr {
             traffic_class: route.traffic_class,
             ..GlobalRoute::default()
         },
+        dlid: route.lid,
         is_global: 1,
         port_num: route.port,
         ..AhAttr::default()

@@ -61,6 +61,7 @@ impl Verbs for Official {
             pkey_table_len: a.pkey_tbl_len,
             max_msg_size: a.max_msg_sz,
             link_layer: a.link_layer,
+            lid: a.lid,
         })
     }
 
@@ -360,6 +361,7 @@ impl Verbs for Official {
             dest: a.dest_qp_num,
             route: Route {
                 gid,
+                lid: a.ah_attr.dlid,
                 sgid_index: a.ah_attr.sgid_index,
                 port: a.ah_attr.port_num,
                 hop_limit: a.ah_attr.hop_limit,

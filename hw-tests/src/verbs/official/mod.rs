@@ -115,7 +115,7 @@ impl Official {
             sgid_index: route.sgid_index,
             hop_limit: route.hop_limit,
             traffic_class: route.traffic_class,
-            dlid: 0,
+            dlid: route.lid,
             sl: 0,
             src_path_bits: 0,
             static_rate: 0,
