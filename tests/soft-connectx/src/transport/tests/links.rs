@@ -4,54 +4,35 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::Link;
+use crate::cable::{Faults, Lane};
 
-/// What is on its way; one of n frames is lost, by chance (one that comes in turn would hit the same packet for ever).
-#[derive(Clone, Default)]
-struct Cable {
-    frames: Arc<Mutex<VecDeque<Vec<u8>>>>,
-    loses: u32,
-    chance: u32,
-}
+/// One way of the cable. Time does not pass on it: what is sent has arrived.
+#[derive(Clone)]
+struct Way(Arc<Mutex<Lane>>);
 
-impl Link for Cable {
+impl Link for Way {
     fn send(&mut self, frame: &[u8]) {
-        self.chance = self
-            .chance
-            .wrapping_mul(1_664_525)
-            .wrapping_add(1_013_904_223);
-        if self.loses == 0 || !(self.chance >> 8).is_multiple_of(self.loses) {
-            self.frames.lock().unwrap().push_back(frame.to_vec());
-        }
+        self.0.lock().unwrap().send(Duration::ZERO, frame);
     }
 }
 
 struct Two {
     ends: [Bench; 2],
-    cables: [Cable; 2],
+    ways: [Way; 2],
 }
 
 impl Two {
-    fn new(loses: u32) -> Two {
+    fn new(faults: Faults) -> Two {
         let mut ends = [Bench::new(1), Bench::new(2)];
-        let cable = Cable {
-            loses,
-            ..Cable::default()
-        };
-        let cables = [
-            cable.clone(),
-            Cable {
-                frames: Arc::default(),
-                ..cable
-            },
-        ];
-        for (number, (end, cable)) in ends.iter_mut().zip(&cables).enumerate() {
+        let ways = [0, 1].map(|number| Way(Arc::new(Mutex::new(Lane::new(faults, number)))));
+        for (number, (end, way)) in ends.iter_mut().zip(&ways).enumerate() {
             end.qp(0x41, QpKind::Rc, 2 - number as u16, 0x41);
             let qp = end.device.resources.qps.get_mut(0x41).unwrap();
             qp.limits.retry_count = 7;
-            end.device.plug(1, Box::new(cable.clone()));
+            end.device.plug(1, Box::new(way.clone()));
             end.up(0x41);
         }
-        Two { ends, cables }
+        Two { ends, ways }
     }
 
     /// Carries frames until nothing moves, with time passing.
@@ -59,7 +40,9 @@ impl Two {
         for _ in 0..400 {
             for side in 0..2 {
                 loop {
-                    let frame = self.cables[side].frames.lock().unwrap().pop_front();
+                    // One that waits to be overtaken waits no longer than this.
+                    let later = Duration::from_secs(1);
+                    let frame = self.ways[side].0.lock().unwrap().arrive(later);
                     let Some(frame) = frame else { break };
                     self.ends[1 - side].device.receive(&frame);
                 }
@@ -73,8 +56,20 @@ impl Two {
 
 #[test]
 fn lost_packets_are_sent_again() {
-    for loses in [0, 5, 9, 30] {
-        let mut two = Two::new(loses);
+    let bad = |loss: &str, reorder: &str, seed| Faults {
+        loss: loss.parse().unwrap(),
+        reorder: reorder.parse().unwrap(),
+        seed,
+        ..Faults::default()
+    };
+    for faults in [
+        Faults::default(),
+        bad("20%", "0%", 1),
+        bad("10%", "10%", 2),
+        bad("3%", "30%", 3),
+        bad("0%", "50%", 4),
+    ] {
+        let mut two = Two::new(faults);
         let sent = two.ends[0].fill(0x1_0000, 3000);
         two.ends[1].ram.write(0x5000, &[0; 8]).unwrap();
         for turn in 0..4u64 {
@@ -106,7 +101,10 @@ fn lost_packets_are_sent_again() {
 
 #[test]
 fn a_cut_link_is_noticed() {
-    let mut two = Two::new(1);
+    let mut two = Two::new(Faults::default());
+    for way in &two.ways {
+        way.0.lock().unwrap().set_cut(true);
+    }
     two.ends[0].post(0x41, Opcode::SEND, 0, &[data(0x1000, 600).as_bytes()]);
     two.settle();
     two.ends[0].failed(0x41, Syndrome::TRANSPORT_RETRY_EXC_ERR);
