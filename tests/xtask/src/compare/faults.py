@@ -214,8 +214,8 @@ class Pair:
         return told
 
 
-def in_the_middle(pair, what, patience):
-    """Does something to the device while there is traffic, and looks on for a while."""
+def in_the_middle(pair, what, patience, noticed=lambda: True):
+    """Does something while there is traffic, and goes on for a while after it was noticed."""
     busy = threading.Event()
     done = threading.Event()
 
@@ -232,7 +232,7 @@ def in_the_middle(pair, what, patience):
         nonlocal end
         if completed > 50:
             busy.set()
-        if done.is_set() and end is None:
+        if done.is_set() and end is None and noticed():
             end = time.monotonic() + patience
         return end is not None and time.monotonic() > end
 
@@ -315,37 +315,19 @@ def short_receive():
     return pair.report()
 
 
-def after_death(pair, device):
-    """What a program sees of a device that is gone, and that it comes back."""
-    told = pair.report(exact=False)
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            context = Context(name=device)
-            active = context.query_port(1).state == e.IBV_PORT_ACTIVE
-            context.close()
-            if active:
-                told["back"] = True
-                # The addresses of a RoCE port take a moment more.
-                time.sleep(1)
-                return told
-        except PyverbsError:
-            pass
-        time.sleep(0.2)
-    told["back"] = False
-    return told
+def died(number, word):
+    """A device stops in the middle of traffic."""
+    pair = Pair()
+    side = pair.sides[number]
+    limit = time.monotonic() + 30
 
+    def noticed():
+        return "DEVICE_FATAL" in side.events or time.monotonic() > limit
 
-def died(number):
-    """The device stops in the middle of traffic."""
-    def fault(word):
-        pair = Pair()
-        side = pair.sides[number]
-        in_the_middle(pair, lambda: order(word, number), 1.5)
-        pair.settle(20, lambda: "DEVICE_FATAL" in side.events)
-        pair.settle(1)
-        return after_death(pair, side.device)
-    return fault
+    in_the_middle(pair, lambda: order(word, number), 3, noticed)
+    pair.settle(20, noticed)
+    pair.settle(1)
+    return pair.report(exact=False)
 
 
 FAULTS = {
@@ -355,10 +337,10 @@ FAULTS = {
     "bounds": bounds,
     "rnr": rnr,
     "short_receive": short_receive,
-    "fatal_receiver": lambda: died(1)("fail"),
-    "fatal_sender": lambda: died(0)("fail"),
-    "reset_receiver": lambda: died(1)("reset"),
-    "reset_sender": lambda: died(0)("reset"),
+    "fatal_receiver": lambda: died(1, "fail"),
+    "fatal_sender": lambda: died(0, "fail"),
+    "reset_receiver": lambda: died(1, "reset"),
+    "reset_sender": lambda: died(0, "reset"),
 }
 
 for fault in sys.argv[2:] or FAULTS:

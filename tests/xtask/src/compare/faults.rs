@@ -53,9 +53,6 @@ struct Seen {
     /// Whether the data was right, where it is looked at.
     #[serde(default)]
     data: Option<bool>,
-    /// Whether the device came back, where it had gone.
-    #[serde(default)]
-    back: Option<bool>,
     #[serde(default)]
     error: Option<String>,
 }
@@ -108,13 +105,8 @@ impl Seen {
             self.sender.told("sender"),
             self.receiver.told("receiver")
         );
-        for (name, good, bad, value) in [
-            ("data", "right", "WRONG", self.data),
-            ("device", "back", "GONE", self.back),
-        ] {
-            if let Some(value) = value {
-                text += &format!("\n{name} {}", if value { good } else { bad });
-            }
+        if let Some(right) = self.data {
+            text += &format!("\ndata {}", if right { "right" } else { "WRONG" });
         }
         text
     }
@@ -136,12 +128,15 @@ impl Seen {
 
 type Record = BTreeMap<String, Seen>;
 
-/// All faults under a provider.
-fn pass(guest: &mut Guest, provider: Provider, config: &Config) -> Result<Record> {
+/// Faults under a provider.
+fn pass(guest: &mut Guest, provider: Provider, config: &Config, faults: &str) -> Result<Record> {
     let command = suite::under(
         provider,
         config,
-        &format!("exec python3 /share/work/faults.py {}", config.gid_index()),
+        &format!(
+            "exec python3 /share/work/faults.py {} {faults}",
+            config.gid_index()
+        ),
     );
     let step = Step::new("faults", command).timeout(TIMEOUT);
     let outcome = match guest.run(step) {
@@ -236,12 +231,32 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     };
     arguments.suite.build(&config)?;
     end_guests_on_ctrl_c()?;
-    let mut guest = Guest::boot(&config)?;
+    let boot = || -> Result<Guest> {
+        let guest = Guest::boot(&config)?;
+        fs::write(guest.work().join("faults.py"), SCRIPT)?;
+        Ok(guest)
+    };
+    let mut guest = boot()?;
     let versions = guest.versions().clone();
     eprintln!("faults: {versions}, up in {:.1} s", guest.boot_seconds());
-    fs::write(guest.work().join("faults.py"), SCRIPT)?;
-    let official = pass(&mut guest, Provider::Official, &config)?;
-    let candidate = pass(&mut guest, arguments.candidate, &config)?;
+    let (deadly, harmless): (Vec<&str>, Vec<&str>) = (FAULTS.iter().map(|(fault, _)| *fault))
+        .partition(|fault| fault.starts_with("fatal") || fault.starts_with("reset"));
+    let harmless = harmless.join(" ");
+    let mut official = pass(&mut guest, Provider::Official, &config, &harmless)?;
+    let mut candidate = pass(&mut guest, arguments.candidate, &config, &harmless)?;
+    let mut complaints = guest.complaints();
+    // A device that died is none to go on with.
+    for fault in deadly {
+        for (provider, record) in [
+            (Provider::Official, &mut official),
+            (arguments.candidate, &mut candidate),
+        ] {
+            drop(guest);
+            guest = boot()?;
+            record.extend(pass(&mut guest, provider, &config, fault)?);
+            complaints.extend(guest.complaints());
+        }
+    }
 
     let nothing = Seen::default();
     let rows = rows(&official, &candidate, &nothing);
@@ -261,7 +276,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     println!("{table}");
     // The kernel complains of devices that fail, as it should.
-    let complaints = guest.complaints();
     let of = Of::new(&config, &versions, &[], &complaints);
     let what = Compared {
         candidate: arguments.candidate,
