@@ -39,8 +39,9 @@ pub use mw::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use post::PostError;
 pub use qp::{
-    Connected, Endpoint, Mlx5Queues, Peer, QpAttributes, QueuePair, QueuePairBuilder, Rc, RecvHalf,
-    SendBatch, SendHalf, Service, Timing, Uc, Ud, WorkRequest,
+    Connected, Endpoint, FlowMatch, FlowRule, Mlx5Queues, Peer, QpAttributes, QueuePair,
+    QueuePairBuilder, RawPacket, Rc, RecvHalf, SendBatch, SendHalf, Service, Timing, Uc, Ud,
+    WorkRequest,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueAttributes};
 pub use token::Token;

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use fake_kernel::{Census, Config, FakeKernel, Family, Mlx5, sysfs};
 use oxverbs::{
-    Address, CompletionQueue, Context, Device, Gid, PostError, QpState, QueuePair, Rc,
-    SharedReceiveQueueAttributes, Ud, WcOpcode,
+    Address, CompletionQueue, Context, Device, FlowMatch, Gid, PostError, QpState, QueuePair,
+    RawPacket, Rc, SharedReceiveQueueAttributes, Ud, WcOpcode,
 };
 
 #[path = "../../../driver/tests/traffic/mod.rs"]
@@ -379,6 +379,38 @@ fn memory_that_is_not_the_process() {
         let nothing = pd.null_region().unwrap().sge(1 << 20);
         assert_ne!(nothing.lkey, 0);
         assert!(context.device_memory(1 << 40, 0).is_err());
+    }
+    drop(context);
+    assert_eq!(kernel.census(), Census::default());
+}
+
+/// Whole packets, and the rules that let them in.
+#[test]
+fn raw_packets() {
+    let (kernel, context) = open();
+    {
+        let pd = context.protection_domain().unwrap();
+        let mut cq = context.completion_queue(16).unwrap();
+        let region = pd.allocate(4096, ALL).unwrap();
+        let mut qp = pd.queue_pair::<RawPacket>(&cq).create().unwrap();
+        assert!(qp.to_ready(9).is_err());
+        qp.to_ready(1).unwrap();
+        let packets = FlowMatch::new().mac([2, 0, 0, 0, 0, 1]);
+        let all = qp.steer(1, &packets).unwrap();
+        let from = packets.source(Ipv4Addr::LOCALHOST).ether_type(0x0800);
+        let some = qp.steer(1, &from.udp_port(4791)).unwrap();
+        drop(all);
+        let mut batch = qp.send_batch();
+        // SAFETY: the region is memory of this process.
+        unsafe { batch.send(7) }
+            .signaled()
+            .sges(&[region.sge(0..64)]);
+        // SAFETY: the region outlives the queue pair and is never lent as a slice.
+        unsafe { batch.post() }.unwrap();
+        assert_eq!(good(&mut cq).wr_id(), 7);
+        // A rule holds its queue pair.
+        drop(qp);
+        drop(some);
     }
     drop(context);
     assert_eq!(kernel.census(), Census::default());

@@ -13,7 +13,7 @@ use super::{Kernel, QpInner, QueuePair, Service};
 use crate::control::kernel::CreateQp;
 use crate::control::mlx5::qp::{MadeQp, QpRequest};
 use crate::data::rxe;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::verbs::advice;
 use crate::verbs::context::Family;
 use crate::verbs::cq::{CompletionQueue, CqInner, map, unusable};
@@ -178,6 +178,12 @@ impl<T: Service> QueuePairBuilder<T> {
                 recv: RecvHalf::new(shared, recv, Tokens::new(cap.max_recv_wr)),
             });
         }
+        let Some(transport) = T::TRANSPORT else {
+            return Err(Error::refused(
+                action(),
+                "this device has no such queue pairs",
+            ));
+        };
         let attr = CreateQp {
             qp_type: T::QP_TYPE,
             pd: pd.handle,
@@ -215,8 +221,8 @@ impl<T: Service> QueuePairBuilder<T> {
             max_sge: cap.max_send_sge,
             max_inline: cap.max_inline_data,
         };
-        let sq = rxe::SendQueue::new(mapping, T::TRANSPORT, limits)
-            .map_err(|bad| unusable(action, bad))?;
+        let sq =
+            rxe::SendQueue::new(mapping, transport, limits).map_err(|bad| unusable(action, bad))?;
         let rq = if created.udata.rq_mi.is_present() {
             let mapping = map(&context, &created.udata.rq_mi, action)?;
             let rq = rxe::RecvQueue::new(mapping, cap.max_recv_sge, false);

@@ -62,7 +62,7 @@ pub(super) fn describe_mlx5(
     let local = !matches!(operation, Operation::LocalInv { .. } | Operation::BindMw(_));
     match payload {
         Payload::Sges([]) if !local => Ok(()),
-        // SAFETY: no queue of raw packets is made here, and others read nothing.
+        // SAFETY: queues of raw packets read what is readable by the promise of who began the request; others read nothing.
         Payload::Sges(sges) => unsafe { sq.set_sges(draft, sges) },
         Payload::Inline(bytes) => {
             let piece = mlx5::InlinePiece {

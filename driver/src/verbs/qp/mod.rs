@@ -3,6 +3,7 @@
 mod attributes;
 mod build;
 mod describe;
+mod flow;
 mod recv;
 mod send;
 mod service;
@@ -31,9 +32,10 @@ use crate::sys::Errno;
 
 pub use attributes::{Endpoint, Peer, QpAttributes, Timing};
 pub use build::QueuePairBuilder;
+pub use flow::{FlowMatch, FlowRule};
 pub use recv::RecvHalf;
 pub use send::{SendBatch, SendHalf, WorkRequest};
-pub use service::{Connected, Rc, Service, Uc, Ud};
+pub use service::{Connected, RawPacket, Rc, Service, Uc, Ud};
 
 /// A queue pair of service type `T`: [`Rc`], [`Uc`] or [`Ud`].
 ///

@@ -9,7 +9,7 @@ use wqe_format::rxe::{BindMw, Flush, Operation, SendFlags, Sge};
 use zerocopy::byteorder::big_endian::U32;
 
 use super::describe::{Payload, describe_mlx5, describe_rxe};
-use super::{Connected, Marker, QpInner, Rc, Service, Ud};
+use super::{Connected, Marker, QpInner, RawPacket, Rc, Service, Ud};
 use crate::data::{mlx5, rxe};
 use crate::sys::fd::UverbsFd;
 use crate::verbs::address::{Destination, To};
@@ -444,6 +444,19 @@ impl<'q> SendBatch<'q, Ud> {
     ) -> WorkRequest<'_, 'q, Ud> {
         let operation = Operation::SendWithImm { imm: U32::new(imm) };
         self.begin(wr_id, operation, Some(to.to))
+    }
+}
+
+impl<'q> SendBatch<'q, RawPacket> {
+    /// A packet, with its Ethernet header.
+    ///
+    /// # Safety
+    ///
+    /// What [`WorkRequest::sges`] is given is memory of this process that may be read: devices that want it so get the
+    /// packet's headers with the work request, and they are copied there at once.
+    #[inline]
+    pub unsafe fn send(&mut self, wr_id: u64) -> WorkRequest<'_, 'q, RawPacket> {
+        self.begin(wr_id, Operation::Send, None)
     }
 }
 

@@ -16,9 +16,9 @@ pub trait Service: sealed::Sealed + fmt::Debug + Send + Sync + 'static {
     /// Its number in the kernel.
     #[doc(hidden)]
     const QP_TYPE: QpType;
-    /// The same for rxe's queues.
+    /// The same for rxe's queues, which do not have all.
     #[doc(hidden)]
-    const TRANSPORT: Transport;
+    const TRANSPORT: Option<Transport>;
     /// The same for mlx5's queues.
     #[doc(hidden)]
     const MLX5: mlx5::Transport;
@@ -39,18 +39,28 @@ pub enum Uc {}
 #[derive(Clone, Copy, Debug)]
 pub enum Ud {}
 
+/// Whole Ethernet packets, headers and all; which ones arrive is for [`FlowRule`](crate::FlowRule)s to say. On mlx5, by
+/// programs with `CAP_NET_RAW`.
+#[derive(Clone, Copy, Debug)]
+pub enum RawPacket {}
+
 macro_rules! services {
-    ($($name:ident: $qp_type:ident),*) => {$(
+    ($($name:ident: $qp_type:ident $rxe:expr),*) => {$(
         impl sealed::Sealed for $name {}
         impl Service for $name {
             const QP_TYPE: QpType = QpType::$qp_type;
-            const TRANSPORT: Transport = Transport::$name;
+            const TRANSPORT: Option<Transport> = $rxe;
             const MLX5: mlx5::Transport = mlx5::Transport::$name;
         }
     )*};
 }
 
-services!(Rc: RC, Uc: UC, Ud: UD);
+services!(
+    Rc: RC Some(Transport::Rc),
+    Uc: UC Some(Transport::Uc),
+    Ud: UD Some(Transport::Ud),
+    RawPacket: RAW_PACKET None
+);
 
 impl Connected for Rc {}
 impl Connected for Uc {}

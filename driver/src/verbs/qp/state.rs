@@ -4,7 +4,7 @@ use uverbs_abi::types::{AccessFlags, QpAttrMask, QpState};
 
 use super::QueuePair;
 use super::attributes::{Endpoint, Peer, QpAttributes, Timing};
-use super::service::{Connected, Rc, Service, Uc, Ud};
+use super::service::{Connected, RawPacket, Rc, Service, Uc, Ud};
 use crate::control::qp_state;
 use crate::error::{Error, Result};
 use crate::verbs::address::Address;
@@ -175,6 +175,19 @@ impl QueuePair<Uc> {
     /// The kernel's.
     pub fn to_rts(&mut self, psn: u32) -> Result<()> {
         self.modify(&rts(psn))
+    }
+}
+
+impl QueuePair<RawPacket> {
+    /// RESET to RTS in one go, on `port`: ready to send, and to receive what its rules let in.
+    ///
+    /// # Errors
+    ///
+    /// There is no such port.
+    pub fn to_ready(&mut self, port: u8) -> Result<()> {
+        self.modify(&QpAttributes::new().state(QpState::INIT).port(port))?;
+        self.modify(&QpAttributes::new().state(QpState::RTR))?;
+        self.modify(&QpAttributes::new().state(QpState::RTS))
     }
 }
 
