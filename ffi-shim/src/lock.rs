@@ -96,33 +96,6 @@ impl QueueLock {
     }
 }
 
-impl QueueLock {
-    /// Waits for whoever is here, and takes the lock if several threads may come. [`claim`](Self::claim) is the second half:
-    /// what is between them may find out that nothing is to be done, without a store where one thread is promised.
-    #[inline(always)]
-    fn enter(&self) {
-        if self.shared {
-            self.lock.acquire();
-        } else if self.lock.held.load(Ordering::Acquire) != 0 {
-            self.taken();
-        }
-    }
-
-    /// Holds it from now on.
-    #[inline(always)]
-    fn claim(&self) {
-        self.lock.held.store(1, Ordering::Relaxed);
-    }
-
-    /// Nothing was to be done.
-    #[inline(always)]
-    fn leave(&self) {
-        if self.shared {
-            self.lock.release();
-        }
-    }
-}
-
 impl Lock for QueueLock {
     #[inline(always)]
     fn acquire(&self) {
@@ -225,24 +198,6 @@ impl<T, L: Lock> Locked<T, L> {
     pub(crate) unsafe fn held(&self) -> &mut T {
         // SAFETY: unique by the caller's promise.
         unsafe { &mut *self.value.get() }
-    }
-}
-
-impl<T> Locked<T, QueueLock> {
-    /// Looks whether there is something to do, and holds the lock as [`hold`](Self::hold) if so.
-    #[inline(always)]
-    pub(crate) fn hold_if<R, E>(
-        &self,
-        look: impl FnOnce(&mut T) -> std::result::Result<R, E>,
-    ) -> std::result::Result<R, E> {
-        self.lock.enter();
-        // SAFETY: held, or nobody else is here by the program's promise; the reference ends with the call.
-        let found = look(unsafe { &mut *self.value.get() });
-        match &found {
-            Ok(_) => self.lock.claim(),
-            Err(_) => self.lock.leave(),
-        }
-        found
     }
 }
 

@@ -75,16 +75,22 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     }
     // SAFETY: a queue of ours (C1).
     let locked = unsafe { &of(cq).queue };
-    let started = locked.hold_if(|queue| {
-        queue.start_poll()?;
-        // SAFETY: this thread polls.
-        unsafe { show(cq, queue) };
-        Ok(())
-    });
-    match started {
-        Ok(()) => 0,
-        Err(NothingTaken::Empty) => libc::ENOENT,
-        Err(NothingTaken::ClockBusy) => libc::EBUSY,
+    locked.hold();
+    // SAFETY: held since the line before, until `end_poll` or the release below.
+    let queue = unsafe { locked.held() };
+    match queue.start_poll() {
+        Ok(()) => {
+            // SAFETY: this thread polls.
+            unsafe { show(cq, queue) };
+            0
+        }
+        Err(nothing) => {
+            locked.release();
+            match nothing {
+                NothingTaken::Empty => libc::ENOENT,
+                NothingTaken::ClockBusy => libc::EBUSY,
+            }
+        }
     }
 }
 
