@@ -37,6 +37,27 @@ pub fn huge_page_size() -> usize {
     })
 }
 
+/// `EFAULT` unless the process has something at all these addresses, be it readable or not.
+pub fn are_mapped(start: NonNull<u8>, len: usize) -> Result<(), Errno> {
+    let bad = Errno(libc::EFAULT);
+    let inside = start.addr().get() % page_size();
+    let end = start.addr().get().checked_add(len).ok_or(bad)?;
+    end.checked_next_multiple_of(page_size()).ok_or(bad)?;
+    // Of a range that is mapped it does nothing (`msync(2)`: no write-back since Linux 2.6.19), of another it says `ENOMEM`.
+    // SAFETY: the call reads and writes no memory of the process.
+    let answer = unsafe {
+        libc::msync(
+            start.as_ptr().wrapping_sub(inside).cast(),
+            inside + len,
+            libc::MS_ASYNC,
+        )
+    };
+    match answer {
+        0 => Ok(()),
+        _ => Err(bad),
+    }
+}
+
 /// Zeroed pages that a forked child does not get (`MADV_DONTFORK`), so that the child's writes never
 /// make the kernel copy a page that the device still uses.
 ///
@@ -139,6 +160,19 @@ mod tests {
             }
         }
         None
+    }
+
+    #[test]
+    fn what_is_not_mapped_is_told() {
+        let pages = Pages::new(3 * page_size()).unwrap();
+        let (start, len) = (pages.start(), pages.len());
+        assert_eq!(are_mapped(start, len), Ok(()));
+        // SAFETY: within the pages.
+        let inside = unsafe { start.add(100) };
+        assert_eq!(are_mapped(inside, len - 100), Ok(()));
+        let low = NonNull::new(ptr::without_provenance_mut(0x1000)).unwrap();
+        assert_eq!(are_mapped(low, 1), Err(Errno(libc::EFAULT)));
+        assert_eq!(are_mapped(start, usize::MAX), Err(Errno(libc::EFAULT)));
     }
 
     /// B60: memory of queues is whole pages of its own, which a child does not get, and nothing of it

@@ -31,6 +31,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use oxverbs::control::vfio::pci::{BarMapping, Pci};
+use oxverbs::sys::pages::are_mapped;
 
 use self::bar::Pages;
 use self::link::Arrivals;
@@ -323,6 +324,8 @@ impl Pci for InProcess {
         if len == 0 || !iova.is_multiple_of(PAGE_SIZE) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        // As the kernel does, which pins the pages: a program that names others learns it now.
+        are_mapped(start, len)?;
         // SAFETY: the caller vouches for the memory.
         match unsafe { self.parts.memory.map(iova, start, len, writable) } {
             true => Ok(()),

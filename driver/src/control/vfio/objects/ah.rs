@@ -5,9 +5,11 @@
 //! link-local GID made of the MAC address, our own GIDs, multicast groups. For others [`Objects::add_neighbour`] says it.
 
 use std::collections::{HashMap, HashSet};
+use std::net::Ipv6Addr;
 use std::sync::{Mutex, PoisonError};
 
 use uverbs_abi::handle::{Ah, Pd, Qp};
+use uverbs_abi::types::QpType;
 use uverbs_abi::udata::mlx5::CreateAhResp;
 use uverbs_abi::write::ah::AhAttr;
 use wqe_format::mlx5::firmware::Opcode;
@@ -38,6 +40,12 @@ impl Groups {
         let groups = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         groups.iter().any(|(member, _)| *member == qp)
     }
+}
+
+/// Whether an address is a group's: of IPv6, or of IPv4 as IPv6 writes it.
+fn is_group(address: Ipv6Addr) -> bool {
+    let mapped = address.to_ipv4_mapped();
+    address.is_multicast() || mapped.is_some_and(|address| address.is_multicast())
 }
 
 impl Objects {
@@ -101,7 +109,8 @@ impl Objects {
         self.ahs.remove(handle.0, |_| Ok(()))
     }
 
-    /// Attaches a queue pair to a multicast group; again is nothing new.
+    /// Attaches a queue pair of datagrams to a multicast group; again is nothing new. `EINVAL` for other queue pairs, and
+    /// for an address that is no group's.
     pub fn attach_mcast(&self, qp: Qp, gid: [u8; 16]) -> Result<(), Errno> {
         self.group(Opcode::ATTACH_TO_MCG, qp, gid, |groups, member| {
             groups.insert(member)
@@ -122,7 +131,12 @@ impl Objects {
         gid: [u8; 16],
         change: impl FnOnce(&mut HashSet<(u32, [u8; 16])>, (u32, [u8; 16])) -> bool,
     ) -> Result<(), Errno> {
-        let number = self.qps.get(qp.0)?.number;
+        let pair = self.qps.get(qp.0)?;
+        // what the kernel's core refuses (`ib_attach_mcast`, `rdma_is_multicast_addr`)
+        if pair.qp_type != QpType::UD || !is_group(Ipv6Addr::from(gid)) {
+            return Err(Errno(libc::EINVAL));
+        }
+        let number = pair.number;
         let mut groups = self.groups.0.lock().unwrap_or_else(PoisonError::into_inner);
         let attach = opcode == Opcode::ATTACH_TO_MCG;
         if groups.contains(&(number, gid)) == attach {

@@ -30,6 +30,18 @@ const WINDOW_OCTOWORDS: u32 = 4;
 const NEEDS_LOCAL_WRITE: AccessFlags =
     AccessFlags(AccessFlags::REMOTE_WRITE.0 | AccessFlags::REMOTE_ATOMIC.0);
 
+/// Rights that may be asked for: all but paging, which we have none of, and flushing, which mlx5 has no operation for.
+/// What is optional may be asked for and not known.
+const SUPPORTED: AccessFlags = AccessFlags(
+    NEEDS_LOCAL_WRITE.0
+        | AccessFlags::LOCAL_WRITE.0
+        | AccessFlags::REMOTE_READ.0
+        | AccessFlags::MW_BIND.0
+        | AccessFlags::ZERO_BASED.0
+        | AccessFlags::HUGETLB.0
+        | AccessFlags::OPTIONAL_RANGE.0,
+);
+
 /// A memory region.
 #[derive(Debug)]
 pub(super) struct Region {
@@ -147,8 +159,9 @@ impl Objects {
     fn rights(&self, access: AccessFlags) -> Result<Rights, Errno> {
         let local_write = access.contains(AccessFlags::LOCAL_WRITE);
         let wants = access.0 & NEEDS_LOCAL_WRITE.0 != 0;
-        // what the kernel's core refuses: reaching in without local write, and paging where there is none
-        if wants && !local_write || access.contains(AccessFlags::ON_DEMAND) {
+        // what the kernel's core refuses (`ib_check_mr_access`): reaching in without local write, bits without a meaning, and
+        // what the device cannot do
+        if wants && !local_write || access.0 & !SUPPORTED.0 != 0 {
             return Err(Errno(libc::EINVAL));
         }
         let relaxed = access.contains(AccessFlags::RELAXED_ORDERING);

@@ -87,7 +87,10 @@ impl Objects {
             .map(|fd| self.files.find(fd))
             .transpose()?;
         let bytes = u64::from(entries) * u64::from(entry);
-        let ring = Ring::new(&*self.platform, input.buf_addr, bytes)?;
+        let ring = match xrc {
+            true => Ring::new(&*self.platform, input.buf_addr, bytes),
+            false => Ring::of_work_queue(&*self.platform, input.buf_addr, bytes),
+        }?;
         let (record_address, record) = self.record(input.db_addr)?;
         let signature = input.flags.contains(CreateSrqFlags::SIGNATURE);
         let (log_entries, log_entry) =

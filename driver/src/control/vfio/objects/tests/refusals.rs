@@ -28,7 +28,7 @@ fn what_is_in_use_stays() {
     let domain = pd(&objects);
     let queue = cq(&objects, 0x20_0000, 63).unwrap();
     let request = CreateQp {
-        qp_type: QpType::RC,
+        qp_type: QpType::UD,
         pd: domain,
         send_cq: queue,
         recv_cq: queue,
@@ -55,6 +55,8 @@ fn what_is_in_use_stays() {
 
     objects.attach_mcast(qp, [0xff; 16]).unwrap();
     assert_eq!(objects.destroy_qp(qp), Err(Errno(libc::EBUSY)));
+    let one = [0xfe; 16];
+    assert_eq!(objects.attach_mcast(qp, one), Err(Errno(libc::EINVAL)));
     objects.detach_mcast(qp, [0xff; 16]).unwrap();
     let again = objects.detach_mcast(qp, [0xff; 16]);
     assert_eq!(again, Err(Errno(libc::EINVAL)));
@@ -96,6 +98,8 @@ fn rights_that_make_no_sense() {
     assert_eq!(region(&objects, AccessFlags::REMOTE_WRITE), refused);
     assert_eq!(region(&objects, AccessFlags::REMOTE_ATOMIC), refused);
     assert_eq!(region(&objects, AccessFlags::ON_DEMAND), refused);
+    assert_eq!(region(&objects, AccessFlags(1 << 15)), refused);
+    assert_eq!(region(&objects, AccessFlags(1 << 29)), Ok(()));
     assert_eq!(region(&objects, AccessFlags::REMOTE_READ), Ok(()));
 }
 
