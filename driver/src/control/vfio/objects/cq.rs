@@ -37,10 +37,16 @@ pub(super) struct CompletionQueue {
 }
 
 impl CompletionQueue {
+    /// What the program has to acknowledge when the queue is gone.
     fn told(&self) -> DestroyCqResp {
+        let [completions, others] = (self.told.each_ref()).map(|told| told.load(Ordering::Relaxed));
         DestroyCqResp {
-            comp_events_reported: self.told[0].load(Ordering::Relaxed),
-            async_events_reported: self.told[1].load(Ordering::Relaxed),
+            comp_events_reported: self.channel.as_ref().map_or(0, |channel| {
+                channel.completions_read_of(self.user_handle, completions)
+            }),
+            async_events_reported: self.events.as_ref().map_or(0, |file| {
+                file.read_of(self.user_handle, others, &[EventType::CQ_ERR])
+            }),
         }
     }
 }
@@ -255,8 +261,8 @@ impl Objects {
     /// The device says that a completion queue is in error.
     pub(super) fn cq_error(&self, number: u32) {
         self.cqs.look(number, |queue| {
-            queue.told[1].fetch_add(1, Ordering::Relaxed);
             if let Some(file) = &queue.events {
+                queue.told[1].fetch_add(1, Ordering::Relaxed);
                 file.tell(EventType::CQ_ERR, queue.user_handle);
             }
         });

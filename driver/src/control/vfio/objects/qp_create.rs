@@ -93,6 +93,18 @@ const fn scatter(entry_size: u32, units: [u8; 2]) -> u8 {
     units[(entry_size == 128) as usize]
 }
 
+/// What can happen to a queue pair.
+const OF_QUEUE_PAIRS: &[EventType] = &[
+    EventType::QP_FATAL,
+    EventType::QP_REQ_ERR,
+    EventType::QP_ACCESS_ERR,
+    EventType::COMM_EST,
+    EventType::SQ_DRAINED,
+    EventType::PATH_MIG,
+    EventType::PATH_MIG_ERR,
+    EventType::QP_LAST_WQE_REACHED,
+];
+
 impl Objects {
     /// Makes a queue pair in RESET.
     ///
@@ -271,7 +283,9 @@ impl Objects {
                 let _ = self.run_on(Opcode::QP_2RST, qp.number);
             }
             self.run_on(Opcode::DESTROY_QP, qp.number)?;
-            Ok(qp.told.load(Ordering::Relaxed))
+            let told = qp.told.load(Ordering::Relaxed);
+            let read = |file: &Arc<EventFile>| file.read_of(qp.user_handle, told, OF_QUEUE_PAIRS);
+            Ok(qp.events.as_ref().map_or(0, read))
         })
     }
 

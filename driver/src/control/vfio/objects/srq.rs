@@ -240,7 +240,10 @@ impl Objects {
                 false => Opcode::DESTROY_RMP,
             };
             self.run_on(opcode, queue.number)?;
-            Ok((queue.told.load(Ordering::Relaxed), queue.number))
+            let told = queue.told.load(Ordering::Relaxed);
+            let kinds = &[EventType::SRQ_ERR, EventType::SRQ_LIMIT_REACHED];
+            let read = |file: &Arc<EventFile>| file.read_of(queue.user_handle, told, kinds);
+            Ok((queue.events.as_ref().map_or(0, read), queue.number))
         })?;
         self.numbers.forget(number, handle.0);
         Ok(told)
