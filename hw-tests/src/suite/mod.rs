@@ -62,6 +62,8 @@ pub(crate) enum Need {
     Flush,
     AtomicWrite,
     Ethernet,
+    /// The kernel has the device, and tells of it in sysfs; a device that this process drives is in no sysfs.
+    Sysfs,
     /// Both ends in this process: the case looks at the far end with more than verbs, or times it.
     Loopback,
 }
@@ -93,6 +95,8 @@ impl Need {
             Self::Ethernet => {
                 (port.link_layer == 1).then(|| "the port is InfiniBand, not Ethernet".to_owned())
             }
+            Self::Sysfs => crate::verbs::core::is_driven(env.device_name())
+                .then(|| "this process drives the device, sysfs does not know it".to_owned()),
             Self::Loopback => env
                 .far
                 .is_some()

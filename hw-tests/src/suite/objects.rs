@@ -552,7 +552,8 @@ fn queries(suite: &mut Suite) {
         refused("port 0", v.port(0), &[libc::EINVAL])?;
         refused("a port too many", v.port(ports + 1), &[libc::EINVAL])
     });
-    suite.case("query/gid/table_against_sysfs", &[Need::Loopback], |env| {
+    let sysfs = &[Need::Loopback, Need::Sysfs];
+    suite.case("query/gid/table_against_sysfs", sysfs, |env| {
         let name = env.device_name();
         let port = env.v().port(env.port)?;
         let mut seen = 0;

@@ -185,6 +185,18 @@ fn driven(name: &str) -> Answer<Option<Arc<dyn Pci>>> {
         })?;
         return Ok(Some(Arc::new(pci)));
     }
+    let Some((link, seed)) = in_process(name) else {
+        return Ok(None);
+    };
+    Ok(Some(InProcess::new(Config {
+        link,
+        adversary: seed,
+        ..Config::default()
+    })))
+}
+
+/// The port and the adversary's seed of a device in software.
+fn in_process(name: &str) -> Option<(LinkLayer, Option<u64>)> {
     let (name, seed) = match name.split_once(':') {
         Some((name, seed)) => (name, seed.parse().ok()),
         None => (name, None),
@@ -192,13 +204,14 @@ fn driven(name: &str) -> Answer<Option<Arc<dyn Pci>>> {
     let link = match name {
         "soft" => LinkLayer::Ethernet,
         "soft-ib" => LinkLayer::InfiniBand,
-        _ => return Ok(None),
+        _ => return None,
     };
-    Ok(Some(InProcess::new(Config {
-        link,
-        adversary: seed,
-        ..Config::default()
-    })))
+    Some((link, seed))
+}
+
+/// Whether a device is one that its user drives, not the kernel.
+pub(crate) fn is_driven(name: &str) -> bool {
+    name.starts_with(VFIO) || in_process(name).is_some()
 }
 
 /// Whether the kernel's driver of a device is mlx5's.
