@@ -128,7 +128,8 @@ fn administrative_state(
     const UP: u8 = 1;
     const DOWN: u8 = 2;
     let asked = PaosReg::new(data)?;
-    if written {
+    // Without this bit a write leaves the administrative state, and reads the register (rdma-core's tests ask so).
+    if written && asked.ase() {
         match asked.admin_status() {
             UP => port::want(device, true),
             DOWN => port::want(device, false),
