@@ -2,62 +2,15 @@
 
 #![cfg(feature = "in-process")]
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use oxverbs::{Completion, CompletionQueue, Context, MemoryRegion, QueuePair, Rc, WcOpcode};
+use oxverbs::{Context, WcOpcode};
 use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
 
+mod ends;
 #[path = "../../../driver/tests/traffic/mod.rs"]
 mod traffic;
 
-use traffic::ALL;
-
-fn device(link: LinkLayer, serial: u16) -> Arc<InProcess> {
-    InProcess::new(Config {
-        link,
-        serial,
-        ..Config::default()
-    })
-}
-
-/// One end of a connection.
-struct End {
-    qp: QueuePair<Rc>,
-    cq: CompletionQueue,
-    region: MemoryRegion,
-}
-
-impl End {
-    fn new(context: &Context) -> End {
-        let pd = context.protection_domain().unwrap();
-        let cq = context.completion_queue(64).unwrap();
-        let qp = pd.queue_pair::<Rc>(&cq).create().unwrap();
-        let region = pd.allocate(1 << 16, ALL).unwrap();
-        End { qp, cq, region }
-    }
-
-    fn done(&mut self) -> Completion {
-        let completion = timed(&mut self.cq);
-        assert_eq!(completion.status(), oxverbs::WcStatus::SUCCESS);
-        self.qp.reclaim(&completion);
-        completion
-    }
-}
-
-/// Two ends that are connected.
-fn connected(one: &Context, other: &Context) -> [End; 2] {
-    let mut ends = [End::new(one), End::new(other)];
-    let at = |end: &End, context: &Context| {
-        let gid = context.usual_gid(1).unwrap().index as u8;
-        end.qp.endpoint(1, gid).unwrap()
-    };
-    let (a, b) = (at(&ends[0], one), at(&ends[1], other));
-    ends[0].qp.connect(&a, &b, ALL).unwrap();
-    ends[1].qp.connect(&b, &a, ALL).unwrap();
-    ends
-}
+use ends::{End, connected, device, open, writes_on_a_channel};
 
 /// SEND, WRITE and READ of more than a packet, both ways, with every byte checked.
 fn exchange(ends: &mut [End; 2], seed: u8) {
@@ -96,8 +49,7 @@ fn two_devices_exchange_data() {
     for link in [LinkLayer::InfiniBand, LinkLayer::Ethernet] {
         let devices = [device(link, 1), device(link, 2)];
         let _cable = Cable::new(&devices[0], &devices[1]);
-        let one = Context::over_pci(devices[0].clone()).unwrap();
-        let other = Context::over_pci(devices[1].clone()).unwrap();
+        let [one, other] = open(&devices);
         exchange(&mut connected(&one, &other), 1);
     }
 }
@@ -114,8 +66,7 @@ fn adversaries_change_nothing() {
             })
         });
         let _cable = Cable::new(&devices[0], &devices[1]);
-        let one = Context::over_pci(devices[0].clone()).unwrap();
-        let other = Context::over_pci(devices[1].clone()).unwrap();
+        let [one, other] = open(&devices);
         exchange(&mut connected(&one, &other), seed as u8);
     }
 }
@@ -132,20 +83,7 @@ fn one_device_talks_to_itself() {
 #[test]
 fn completion_channels_wake() {
     let context = Context::over_pci(device(LinkLayer::InfiniBand, 1)).unwrap();
-    let pd = context.protection_domain().unwrap();
-    let channel = context.completion_channel().unwrap();
-    let mut cq = channel.completion_queue(16).unwrap();
-    let mut qp = pd.queue_pair::<Rc>(&cq).create().unwrap();
-    traffic::connect(&mut qp, 0);
-    let region = pd.allocate(4096, ALL).unwrap();
-    for _ in 0..50 {
-        cq.request_notify(false).unwrap();
-        let part = region.slice(0..8);
-        qp.send_half().write(part, region.remote(8)).unwrap();
-        assert_eq!(channel.wait().unwrap(), cq.id());
-        let completion = cq.poll().next().unwrap();
-        assert!(qp.reclaim(&completion).is_some());
-    }
+    writes_on_a_channel(&context, 50, |_| (), || ());
 }
 
 /// Opening and closing leaves nothing: no descriptor, no mapping, no page with the device.
@@ -159,16 +97,4 @@ fn nothing_is_left_behind() {
     }
     assert_eq!(device.mappings(), 0);
     assert_eq!(device.mapped_pages(), 0);
-}
-
-/// The next completion; one that does not come is a failure, not a hang.
-fn timed(cq: &mut CompletionQueue) -> Completion {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Some(completion) = cq.poll().next() {
-            return completion;
-        }
-        assert!(Instant::now() < deadline, "no completion in time");
-        std::thread::yield_now();
-    }
 }

@@ -8,61 +8,20 @@ use std::time::{Duration, Instant};
 use oxverbs::control::vfio::command::Commands;
 use oxverbs::control::vfio::hca::{Hca, Options};
 use oxverbs::control::vfio::pci::Pci;
-use oxverbs::{
-    CompletionQueue, Context, EventType, MemoryRegion, QueuePair, Rc, Subject, WcOpcode, WcStatus,
-};
-use soft_connectx::Config;
+use oxverbs::{Context, EventType, Subject, WcOpcode, WcStatus};
 use soft_connectx::in_process::{Cable, InProcess};
+use soft_connectx::{Config, LinkLayer};
 use wqe_format::mlx5::firmware::Opcode;
 
+mod ends;
 #[path = "../../../driver/tests/traffic/mod.rs"]
 #[expect(dead_code, reason = "for other tests")]
 mod traffic;
 
-use traffic::ALL;
+use ends::{End, connected, open, writes_on_a_channel};
 
 fn device(serial: u16) -> Arc<InProcess> {
-    InProcess::new(Config {
-        serial,
-        ..Config::default()
-    })
-}
-
-struct End {
-    qp: QueuePair<Rc>,
-    cq: CompletionQueue,
-    region: MemoryRegion,
-}
-
-impl End {
-    fn new(context: &Context) -> End {
-        let pd = context.protection_domain().unwrap();
-        let cq = context.completion_queue(64).unwrap();
-        let qp = pd.queue_pair::<Rc>(&cq).create().unwrap();
-        let region = pd.allocate(1 << 14, ALL).unwrap();
-        End { qp, cq, region }
-    }
-
-    /// Status and kind of the next completion.
-    fn next(&mut self) -> (WcStatus, WcOpcode) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            if let Some(completion) = self.cq.poll().next() {
-                self.qp.reclaim(&completion);
-                return (completion.status(), completion.opcode());
-            }
-            assert!(Instant::now() < deadline, "no completion in time");
-            std::thread::yield_now();
-        }
-    }
-}
-
-fn connected(one: &Context, other: &Context) -> [End; 2] {
-    let mut ends = [End::new(one), End::new(other)];
-    let [a, b] = [&ends[0], &ends[1]].map(|end| end.qp.endpoint(1, 0).unwrap());
-    ends[0].qp.connect(&a, &b, ALL).unwrap();
-    ends[1].qp.connect(&b, &a, ALL).unwrap();
-    ends
+    ends::device(LinkLayer::InfiniBand, serial)
 }
 
 /// Some writes, with their data checked.
@@ -76,7 +35,7 @@ fn traffic(ends: &mut [End; 2]) {
             .send_half()
             .write(part, to.region.remote(8000))
             .unwrap();
-        assert_eq!(from.next(), (WcStatus::SUCCESS, WcOpcode::RDMA_WRITE));
+        assert_eq!(from.done().opcode(), WcOpcode::RDMA_WRITE);
         assert_eq!(to.region.to_vec(8000..14_000), bytes);
         ends.swap(0, 1);
     }
@@ -84,9 +43,7 @@ fn traffic(ends: &mut [End; 2]) {
 
 /// Opens both devices, and exchanges data.
 fn works(devices: &[Arc<InProcess>; 2]) {
-    let [one, other] = devices
-        .each_ref()
-        .map(|device| Context::over_pci(device.clone()).unwrap());
+    let [one, other] = open(devices);
     traffic(&mut connected(&one, &other));
 }
 
@@ -107,9 +64,7 @@ fn a_fatal_device_is_noticed_and_opens_again() {
     let devices = [device(1), device(2)];
     let _cable = Cable::new(&devices[0], &devices[1]);
     {
-        let [one, other] = devices
-            .each_ref()
-            .map(|device| Context::over_pci(device.clone()).unwrap());
+        let [one, other] = open(&devices);
         let mut ends = connected(&one, &other);
         traffic(&mut ends);
         devices[0].with(|device| device.fail(1));
@@ -130,9 +85,7 @@ fn a_reset_by_somebody_else_is_noticed_and_the_device_opens_again() {
     let devices = [device(1), device(2)];
     let _cable = Cable::new(&devices[0], &devices[1]);
     {
-        let [one, other] = devices
-            .each_ref()
-            .map(|device| Context::over_pci(device.clone()).unwrap());
+        let [one, other] = open(&devices);
         let mut ends = connected(&one, &other);
         traffic(&mut ends);
         devices[0].reset().unwrap();
@@ -151,9 +104,7 @@ fn a_reset_by_somebody_else_is_noticed_and_the_device_opens_again() {
 fn a_cut_link_ends_connections_and_comes_back() {
     let devices = [device(1), device(2)];
     let cable = Cable::new(&devices[0], &devices[1]);
-    let [one, other] = devices
-        .each_ref()
-        .map(|device| Context::over_pci(device.clone()).unwrap());
+    let [one, other] = open(&devices);
     let mut ends = connected(&one, &other);
     traffic(&mut ends);
     cable.cut();
@@ -164,7 +115,7 @@ fn a_cut_link_ends_connections_and_comes_back() {
         .send_half()
         .write(part, to.region.remote(0))
         .unwrap();
-    assert_eq!(from.next().0, WcStatus::RETRY_EXC_ERR);
+    assert_eq!(from.next().status(), WcStatus::RETRY_EXC_ERR);
     cable.mend();
     assert_eq!(event(&one), EventType::PORT_ACTIVE);
     traffic(&mut connected(&one, &other));
@@ -177,22 +128,12 @@ fn a_cut_link_ends_connections_and_comes_back() {
 fn lost_interrupts_cost_time_only() {
     let device = device(1);
     let context = Context::over_pci(device.clone()).unwrap();
-    let pd = context.protection_domain().unwrap();
-    let channel = context.completion_channel().unwrap();
-    let mut cq = channel.completion_queue(16).unwrap();
-    let mut qp = pd.queue_pair::<Rc>(&cq).create().unwrap();
-    traffic::connect(&mut qp, 0);
-    let region = pd.allocate(4096, ALL).unwrap();
-    for turn in 0..40 {
-        device.lose_interrupts(turn % 4 != 0);
-        cq.request_notify(false).unwrap();
-        let part = region.slice(0..8);
-        qp.send_half().write(part, region.remote(8)).unwrap();
-        assert_eq!(channel.wait().unwrap(), cq.id());
-        let completion = cq.poll().next().unwrap();
-        assert!(qp.reclaim(&completion).is_some());
-        drop(context.completion_queue(16).unwrap());
-    }
+    writes_on_a_channel(
+        &context,
+        40,
+        |turn| device.lose_interrupts(turn % 4 != 0),
+        || drop(context.completion_queue(16).unwrap()),
+    );
 }
 
 /// An adversary delays commands and interrupts, and asks for pages in the middle of commands that wait for them.
