@@ -4,7 +4,7 @@ use wqe_format::mlx5::{CtrlSegment, Opcode};
 use zerocopy::byteorder::big_endian::U32;
 
 use super::super::record::{WorkKind, WorkRecord};
-use super::SendQueue;
+use super::{BLOCK_UNITS, SendQueue};
 
 impl SendQueue {
     /// Makes every work request with this number, from block `next` on, one that does nothing; says how many. They complete
@@ -21,22 +21,27 @@ impl SendQueue {
             return 0;
         }
         let shared = self.shared();
-        let mut at = self.blocks.wrapping_sub(left.into());
+        let mut left = u32::from(left);
         let mut canceled = 0;
-        let mut head = None;
-        while at != self.blocks {
+        while left != 0 {
+            let at = self.blocks.wrapping_sub(left);
             let record = shared.record(at);
-            // Of a block in the midst of a work request, the record is of an earlier lap.
-            if head.is_none_or(|head| record.head == head) {
-                head = Some(record.head.wrapping_add(1));
-                if record.wr_id == wr_id {
-                    self.make_nop(at, record);
-                    canceled += 1;
-                }
+            if record.wr_id == wr_id {
+                self.make_nop(at, record);
+                canceled += 1;
             }
-            at = at.wrapping_add(1);
+            left = left.saturating_sub(self.blocks_of(at));
         }
         canceled
+    }
+
+    /// Blocks of the work request that begins at one. It says so itself: records do not, as the blocks in its midst may have
+    /// those of a batch that was abandoned, whose numbers are of the same time.
+    fn blocks_of(&self, at: u32) -> u32 {
+        let first = self.ring.block(at).cast::<CtrlSegment>();
+        // SAFETY: a posted work request's control segment, which the device does not write.
+        let ctrl = unsafe { first.read() };
+        u32::from(ctrl.ds()).div_ceil(BLOCK_UNITS).max(1)
     }
 
     fn make_nop(&self, at: u32, record: WorkRecord) {
