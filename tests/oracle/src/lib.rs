@@ -15,6 +15,7 @@ pub mod coverage;
 pub mod direct;
 pub mod generate;
 pub mod golden;
+pub mod heads;
 pub mod lifecycle;
 pub mod matrix;
 pub mod native;

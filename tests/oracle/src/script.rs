@@ -9,7 +9,8 @@ use crate::c::device::QpSpec;
 use crate::call::{Api, Arena, Opcode, Service};
 use crate::coverage::Coverage;
 use crate::direct;
-use crate::generate::{Generator, Place};
+use crate::generate::{Generator, Made, Place};
+use crate::heads::Heads;
 use crate::shape::{Cell, blocks, inline_header, units};
 
 /// One thing to do.
@@ -45,6 +46,9 @@ pub struct Canceling {
     pub end: u32,
     /// Its WQEs, as in [`Posting`].
     pub wqes: Vec<(u32, u32)>,
+    /// First blocks of those of them that libmlx5 misses: see `divergence::LOST_CANCEL`.
+    #[serde(default)]
+    pub lost: Vec<u32>,
 }
 
 /// A posting call and where it must end up.
@@ -96,35 +100,63 @@ fn note_list(coverage: &mut Coverage, len: usize) {
     });
 }
 
-/// Chooses what to cancel of a call. All of its numbers may become one. (Where the WQEs go over the end of the ring, libmlx5
-/// looks at a word behind its own array for the next one, so such are left to the core's own tests.)
+/// Chooses what to cancel of a call. All of its numbers may become one. (What libmlx5 does by words that it never wrote is
+/// left to the core's own tests.)
 fn canceling(
     rng: &mut StdRng,
     post: &mut crate::call::Post,
     [start, end]: [u32; 2],
     wqes: &[(u32, u32)],
-    ring: u32,
+    heads: &Heads,
 ) -> Option<Canceling> {
-    let (last, _) = *wqes.last()?;
     let first = rng.random_range(0..wqes.len());
     let (next, _) = wqes[first];
-    if next % ring > last % ring || post.wrs.iter().any(|wr| direct::long_list(wr).is_some()) {
+    if post.wrs.iter().any(|wr| direct::long_list(wr).is_some()) {
         return None;
     }
+    let found = heads.walk(next)?;
+    let is_found = |block: u32| found.contains(&heads.place(block));
     if rng.random() {
         let id = post.wrs[0].id;
         post.wrs.iter_mut().for_each(|wr| wr.id = id);
     }
     let id = post.wrs[rng.random_range(0..post.wrs.len())].id;
-    let hit = post.wrs[first..].iter().filter(|wr| wr.id == id);
+    let with_blocks = wqes.iter().map(|(block, _)| *block).zip(&post.wrs);
+    let hit: Vec<u32> = with_blocks
+        .skip(first)
+        .filter(|(_, wr)| wr.id == id)
+        .map(|(block, _)| block)
+        .collect();
+    let lost: Vec<u32> = hit.iter().copied().filter(|b| !is_found(*b)).collect();
+    // The device completes the last one, as what it then is.
+    if lost.last() == wqes.last().map(|(block, _)| block) && !lost.is_empty() {
+        return None;
+    }
     Some(Canceling {
         id,
         next: next as u16,
-        count: hit.count() as u32,
+        count: hit.len() as u32,
         start,
         end,
         wqes: wqes.to_vec(),
+        lost,
     })
+}
+
+/// Remembers where a call's work requests are, also those that are not posted.
+fn remember(heads: &mut Heads, service: Service, made: &Made, start: u32, posts: u32) {
+    let mut firsts: Vec<u32> = Vec::new();
+    let mut at = start;
+    for wr in &made.post.wrs {
+        firsts.push(at);
+        at += blocks(service, wr);
+    }
+    let refused = made.mistake.and_then(|_| firsts.pop());
+    heads.write(firsts);
+    if let Some(refused) = refused {
+        heads.refuse(refused);
+    }
+    heads.post(posts);
 }
 
 /// Makes a run of about `wqes` WQEs, and of `least` blocks at least, on a queue pair with a ring of `ring` blocks.
@@ -147,6 +179,7 @@ pub fn script(
     let mut outstanding = 0;
     let mut last: Option<(u16, Opcode, u8)> = None;
     let mut invalidated = false;
+    let mut heads = Heads::new(ring);
     loop {
         let place = Place {
             position,
@@ -237,10 +270,11 @@ pub fn script(
         }
         outstanding += posts as u32;
         script.wqes += posts as u64;
+        remember(&mut heads, spec.service, &made, start, posts as u32);
         let cancels = spec.service == Service::Direct && posts > 0 && made.mistake.is_none();
         let canceled = if cancels && generator.rng().random_ratio(1, 16) {
             let blocks = [start, position];
-            canceling(generator.rng(), &mut made.post, blocks, &sizes, ring)
+            canceling(generator.rng(), &mut made.post, blocks, &sizes, &heads)
         } else {
             None
         };
