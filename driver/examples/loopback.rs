@@ -186,11 +186,7 @@ fn main() -> Result<()> {
         to: end(&context, &pd)?,
     };
     let endpoint = pair.from.qp.endpoint(1, gid_index)?;
-    let address = Address {
-        // InfiniBand goes by it within a subnet, whatever the GID.
-        lid: endpoint.lid,
-        ..Address::global(1, gid_index, endpoint.gid)
-    };
+    let address = endpoint.address(1, gid_index);
     let (from, to) = (pair.from.qp.qp_num(), pair.to.qp.qp_num());
     connect(&mut pair.from.qp, to, address)?;
     connect(&mut pair.to.qp, from, address)?;

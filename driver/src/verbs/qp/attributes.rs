@@ -105,6 +105,17 @@ pub struct Endpoint {
     pub gid_index: u8,
 }
 
+impl Endpoint {
+    /// The way to this endpoint, from the local `port` and the GID at `gid_index` of its table.
+    pub fn address(&self, port: u8, gid_index: u8) -> Address {
+        Address {
+            // InfiniBand finds ports by it within a subnet, whether or not there is a GID; RoCE has none.
+            lid: self.lid,
+            ..Address::global(port, gid_index, self.gid)
+        }
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

@@ -7,7 +7,6 @@ use super::attributes::{Endpoint, Peer, QpAttributes, Timing};
 use super::service::{Connected, RawPacket, Rc, Service, Uc, Ud};
 use crate::control::qp_state;
 use crate::error::{Error, Result};
-use crate::verbs::address::Address;
 use crate::verbs::advice;
 use crate::verbs::context::Context;
 
@@ -147,11 +146,7 @@ impl QueuePair<Rc> {
         remote: &Endpoint,
         access: AccessFlags,
     ) -> Result<()> {
-        let address = Address {
-            // InfiniBand finds ports by it within a subnet, whether or not there is a GID; RoCE has none.
-            lid: remote.lid,
-            ..Address::global(local.port, local.gid_index, remote.gid)
-        };
+        let address = remote.address(local.port, local.gid_index);
         self.to_init(local.port, access)?;
         self.to_rtr(&Peer::new(remote.qpn, remote.psn, address))?;
         self.to_rts(local.psn, Timing::default())

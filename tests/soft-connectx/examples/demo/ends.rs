@@ -74,8 +74,8 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn new(context: &Context) -> Result<Self> {
         let (mut near, mut far) = (End::new(context)?, End::new(context)?);
-        let gid = context.usual_gid(1)?;
-        let address = Address::global(1, gid.index as u8, gid.gid);
+        let gid_index = context.usual_gid(1)?.index as u8;
+        let address = near.qp.endpoint(1, gid_index)?.address(1, gid_index);
         let mtu = context.query_port(1)?.active_mtu();
         let mtu = mtu.unwrap_or(Mtu::Bytes1024);
         let (here, there) = (near.qp.qp_num(), far.qp.qp_num());
