@@ -28,6 +28,15 @@ mod kind {
     pub(super) const ALL: u64 = (1 << 8) - 1;
 }
 
+/// Sets fields of a struct of the caller's, one by one: those behind may be missing in older programs.
+macro_rules! put {
+    ($out:ident: $($field:ident = $value:expr),* $(,)?) => {$({
+        let value = $value;
+        // SAFETY: the caller's memory.
+        unsafe { (*$out).$field = value };
+    })*};
+}
+
 /// An address that was exposed when the memory was made.
 fn at<T>(address: u64) -> *mut T {
     ptr::with_exposed_provenance_mut(address as usize)
@@ -116,14 +125,7 @@ unsafe fn of_qp(qp: *mut ibv_qp, out: *mut mlx5dv_qp) -> Result<(), Errno> {
     // SAFETY: the caller's struct. Fields that it does not ask for may be missing in older programs.
     let asked = unsafe { (*out).comp_mask };
     let mut given = 0;
-    macro_rules! put {
-        ($($field:ident = $value:expr),* $(,)?) => {$({
-            let value = $value;
-            // SAFETY: the caller's memory.
-            unsafe { (*out).$field = value };
-        })*};
-    }
-    put! {
+    put! { out:
         dbrec = at(place.doorbell),
         sq = ring {
             buf: at(place.send_ring),
@@ -141,12 +143,12 @@ unsafe fn of_qp(qp: *mut ibv_qp, out: *mut mlx5dv_qp) -> Result<(), Errno> {
         },
     }
     if asked & QP_MMAP_OFFSET != 0 {
-        put!(uar_mmap_offset = place.mmap_offset.unwrap_or(0) as i64);
+        put!(out: uar_mmap_offset = place.mmap_offset.unwrap_or(0) as i64);
         given |= QP_MMAP_OFFSET;
     }
     let answer = &place.answer;
     if asked & QP_RAW_NUMBERS != 0 {
-        put! {
+        put! { out:
             tirn = answer.tirn,
             tisn = answer.tisn,
             rqn = answer.rqn,
@@ -155,10 +157,10 @@ unsafe fn of_qp(qp: *mut ibv_qp, out: *mut mlx5dv_qp) -> Result<(), Errno> {
         given |= QP_RAW_NUMBERS;
     }
     if asked & QP_RAW_ADDRESS != 0 {
-        put!(tir_icm_addr = answer.tir_icm_addr);
+        put!(out: tir_icm_addr = answer.tir_icm_addr);
         given |= QP_RAW_ADDRESS;
     }
-    put!(comp_mask = given);
+    put!(out: comp_mask = given);
     Ok(())
 }
 
@@ -199,14 +201,7 @@ unsafe fn of_srq(srq: *mut ibv_srq, out: *mut mlx5dv_srq) -> Result<(), Errno> {
     let (number, place, (head, tail)) = unsafe { srq::placement(srq) };
     // SAFETY: the caller's struct; its last field may be missing in older programs.
     let asked = unsafe { (*out).comp_mask };
-    macro_rules! put {
-        ($($field:ident = $value:expr),* $(,)?) => {$({
-            let value = $value;
-            // SAFETY: the caller's memory.
-            unsafe { (*out).$field = value };
-        })*};
-    }
-    put! {
+    put! { out:
         buf = at(place.ring),
         dbrec = at(place.doorbell),
         stride = 1 << place.shift,
@@ -215,7 +210,7 @@ unsafe fn of_srq(srq: *mut ibv_srq, out: *mut mlx5dv_srq) -> Result<(), Errno> {
         comp_mask = asked & SRQ_NUMBER,
     }
     if asked & SRQ_NUMBER != 0 {
-        put!(srqn = number);
+        put!(out: srqn = number);
     }
     Ok(())
 }
