@@ -3,9 +3,7 @@
 use oxverbs::control::kernel::{CreateCq, CreateQp, CreateSrq, UserMr};
 use oxverbs::data::rxe::{InlinePiece, SendLimits};
 use uverbs_abi::event::{AsyncEvent, CompletionEvent};
-use uverbs_abi::types::{
-    AccessFlags, MwType as AbiMwType, QpAttrMask, QpCap, QpType, ReregMrFlags, SrqAttrMask,
-};
+use uverbs_abi::types::{AccessFlags, MwType as AbiMwType, QpAttrMask, QpType, ReregMrFlags};
 use uverbs_abi::udata::mlx5::AllocPdResp;
 use uverbs_abi::udata::rxe as udata;
 
@@ -160,8 +158,7 @@ impl Verbs for Core {
             return mlx5.ack_cq(cq, events);
         }
         let cq = self.cqs.get(cq.id)?;
-        *lock(&cq.acked) += events;
-        cq.more_acked.notify_all();
+        cq.acks.add(events);
         Ok(())
     }
 
@@ -188,8 +185,7 @@ impl Verbs for Core {
             handle: created.handle,
             queue: Mutex::new(queue),
             channel,
-            acked: Mutex::new(0),
-            more_acked: Condvar::new(),
+            acks: Acks::default(),
         };
         self.cqs.add_as(id, state);
         if let Some(to) = to {
@@ -271,14 +267,7 @@ impl Verbs for Core {
         let state = self.cqs.get(cq.id)?;
         let answer = self.uctx.destroy_cq(state.handle);
         let reported = answer.map_err(|errno| fault("destroy a completion queue", errno))?;
-        let mut acked = lock(&state.acked);
-        while *acked < reported.comp_events_reported {
-            acked = state
-                .more_acked
-                .wait(acked)
-                .expect("no panic under the lock");
-        }
-        drop(acked);
+        state.acks.wait_for(reported.comp_events_reported);
         if let Some(channel) = state.channel {
             *lock(&self.channels.get(channel.0)?.users) -= 1;
         }
@@ -302,13 +291,7 @@ impl Verbs for Core {
             recv_cq: self.cqs.get(init.recv_cq.id)?.handle,
             srq,
             user_handle: id.into(),
-            cap: QpCap {
-                max_send_wr: init.caps.send_wr,
-                max_recv_wr: init.caps.recv_wr,
-                max_send_sge: init.caps.send_sge,
-                max_recv_sge: init.caps.recv_sge,
-                max_inline_data: init.caps.inline,
-            },
+            cap: convert::cap(&init.caps),
             sq_sig_all: init.signal_all,
             async_event: Some(self.events.as_raw_fd()),
             ..CreateQp::default()
@@ -499,13 +482,7 @@ impl Verbs for Core {
             return mlx5.modify_srq(srq, max_wr, limit);
         }
         let state = self.srqs.get(srq.id)?;
-        let mut mask = SrqAttrMask::NONE;
-        if max_wr.is_some() {
-            mask |= SrqAttrMask::MAX_WR;
-        }
-        if limit.is_some() {
-            mask |= SrqAttrMask::LIMIT;
-        }
+        let mask = convert::srq_mask(max_wr, limit);
         // Nobody posts to the old ring while the kernel moves on to the new one.
         let mut queue = lock(&state.queue);
         let (max_wr, limit) = (max_wr.unwrap_or(0), limit.unwrap_or(0));

@@ -1,7 +1,7 @@
 //! Values of the ABI as this suite has them.
 
 use uverbs_abi::handle::Qp as QpHandle;
-use uverbs_abi::types::{AccessFlags, QpAttrMask, QpCap, QpState as AbiState};
+use uverbs_abi::types::{AccessFlags, QpAttrMask, QpCap, QpState as AbiState, SrqAttrMask};
 use uverbs_abi::write::device::{ExQueryDeviceResp, PortAttr as AbiPort};
 use uverbs_abi::write::qp::{ModifyQp, QpDest, QueryQpResp};
 
@@ -62,6 +62,29 @@ pub(super) fn caps(from: &QpCap) -> Caps {
         recv_sge: from.max_recv_sge,
         inline: from.max_inline_data,
     }
+}
+
+/// The other way round: what a queue pair is asked for.
+pub(super) fn cap(from: &Caps) -> QpCap {
+    QpCap {
+        max_send_wr: from.send_wr,
+        max_recv_wr: from.recv_wr,
+        max_send_sge: from.send_sge,
+        max_recv_sge: from.recv_sge,
+        max_inline_data: from.inline,
+    }
+}
+
+/// Which attributes of a shared receive queue are set.
+pub(super) fn srq_mask(max_wr: Option<u32>, limit: Option<u32>) -> SrqAttrMask {
+    let mut mask = SrqAttrMask::NONE;
+    if max_wr.is_some() {
+        mask |= SrqAttrMask::MAX_WR;
+    }
+    if limit.is_some() {
+        mask |= SrqAttrMask::LIMIT;
+    }
+    mask
 }
 
 /// The command that sets what `attr` has.

@@ -11,7 +11,6 @@ use oxverbs::data::mlx5::{
     self as data, AtomicOperands, Completion, Destination, SendFlags, SendRequest, Verb, WrOpcode,
 };
 use std::sync::Arc;
-use uverbs_abi::types::{QpCap, SrqAttrMask};
 use uverbs_abi::write::qp::ExModifyQp;
 use zerocopy::byteorder::big_endian::U32;
 
@@ -33,8 +32,7 @@ struct CqState {
     object: Mutex<CqObject>,
     queue: Mutex<data::CompletionQueue>,
     channel: Option<Channel>,
-    acked: Mutex<u32>,
-    more_acked: Condvar,
+    acks: Acks,
 }
 
 #[derive(Debug)]
@@ -209,8 +207,7 @@ impl Mlx5 {
             object: Mutex::new(object),
             queue: Mutex::new(queue),
             channel,
-            acked: Mutex::new(0),
-            more_acked: Condvar::new(),
+            acks: Acks::default(),
         };
         self.cqs.add_as(id, state);
         if let Some(to) = to {
@@ -229,8 +226,7 @@ impl Mlx5 {
 
     pub(super) fn ack_cq(&self, cq: Cq, events: u32) -> Answer<()> {
         let cq = self.cqs.get(cq.id)?;
-        *lock(&cq.acked) += events;
-        cq.more_acked.notify_all();
+        cq.acks.add(events);
         Ok(())
     }
 
@@ -272,14 +268,7 @@ impl Mlx5 {
         let state = self.cqs.get(cq.id)?;
         let destroyed = lock(&state.object).destroy();
         let reported = destroyed.map_err(|errno| fault("destroy a completion queue", errno))?;
-        let mut acked = lock(&state.acked);
-        while *acked < reported.completion {
-            acked = state
-                .more_acked
-                .wait(acked)
-                .expect("no panic under the lock");
-        }
-        drop(acked);
+        state.acks.wait_for(reported.completion);
         if let Some(channel) = state.channel {
             *lock(&core.channels.get(channel.0)?.users) -= 1;
         }
@@ -308,13 +297,7 @@ impl Mlx5 {
         request.recv_cq = handle(init.recv_cq)?;
         request.srq = srq.clone();
         request.user_handle = id.into();
-        request.cap = QpCap {
-            max_send_wr: init.caps.send_wr,
-            max_recv_wr: init.caps.recv_wr,
-            max_send_sge: init.caps.send_sge,
-            max_recv_sge: init.caps.recv_sge,
-            max_inline_data: init.caps.inline,
-        };
+        request.cap = convert::cap(&init.caps);
         request.sq_sig_all = init.signal_all;
         request.async_event = Some(core.events.as_raw_fd());
         let made = self.context.create_qp(&request);
@@ -474,13 +457,7 @@ impl Mlx5 {
         limit: Option<u32>,
     ) -> Answer<()> {
         let state = self.srqs.get(srq.id)?;
-        let mut mask = SrqAttrMask::NONE;
-        if max_wr.is_some() {
-            mask |= SrqAttrMask::MAX_WR;
-        }
-        if limit.is_some() {
-            mask |= SrqAttrMask::LIMIT;
-        }
+        let mask = convert::srq_mask(max_wr, limit);
         let (max_wr, limit) = (max_wr.unwrap_or(0), limit.unwrap_or(0));
         let answer = lock(&state.object).modify(mask, max_wr, limit);
         answer.map_err(|errno| fault("modify a shared receive queue", errno))

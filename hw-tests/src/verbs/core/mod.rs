@@ -2,6 +2,7 @@
 //! the libibverbs plug-in both stand on. What the typed API makes impossible to say (a READ on an
 //! unreliable pair, a transition without an attribute) can be said here, so that it is tested.
 
+mod acks;
 mod calls;
 mod convert;
 mod mlx5;
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use oxverbs::control::kernel::Uctx;
@@ -33,6 +34,7 @@ use wqe_format::rxe;
 
 use super::memory::Memory;
 use super::types::*;
+use acks::Acks;
 use mlx5::Mlx5;
 use table::Table;
 
@@ -68,8 +70,7 @@ struct CqState {
     handle: handle::Cq,
     queue: Mutex<CompletionQueue>,
     channel: Option<Channel>,
-    acked: Mutex<u32>,
-    more_acked: Condvar,
+    acks: Acks,
 }
 
 #[derive(Debug)]
