@@ -30,6 +30,9 @@ impl Uctx {
         specs: &[u8],
         counters: Option<&[mlx5::FlowCountersDesc]>,
     ) -> Result<Flow, Errno> {
+        if self.objects().is_some() && counters.is_some() {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         let mut input = [0_u64; 3];
         let bytes = input.as_mut_bytes();
         let (header, data) = bytes.split_at_mut(size_of::<mlx5::CreateFlow>());
@@ -63,6 +66,9 @@ impl Uctx {
         specs: &[u8],
         input: &[u8],
     ) -> Result<Flow, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.create_flow(qp, attr, specs);
+        }
         let mut attr = *attr;
         attr.size = u16::try_from(specs.len()).map_err(|_| Errno(libc::EINVAL))?;
         let mut call = WriteCall::<_, WORDS, 8>::with_capacity(CreateFlow {
@@ -77,6 +83,9 @@ impl Uctx {
 
     /// Destroys a rule.
     pub fn destroy_flow(&self, handle: Flow) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.destroy_flow(handle);
+        }
         let mut cmd = Command::new();
         cmd.destroy(flow::destroy::HANDLE, handle);
         match self.try_method(&mut cmd)? {

@@ -180,6 +180,10 @@ impl Uctx {
         O: FromBytes,
     {
         if let Some(objects) = self.objects() {
+            if attr.ind_table.is_some() {
+                let made = objects.create_rss(attr, &driver_input(input)?)?;
+                return Ok(made.map(|answer| driver_answer(&answer)));
+            }
             let input = driver_input(input)?;
             // SAFETY: the caller vouches for memory that the input names.
             let made = unsafe { objects.create_qp(attr, &input) }?;

@@ -12,7 +12,7 @@ use uverbs_abi::write::wq::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Errno, Tried, Uctx, uhw};
+use super::{Errno, Tried, Uctx, driver_answer, driver_input, uhw};
 
 /// A work queue to make.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,6 +81,18 @@ impl Uctx {
         I: IntoBytes + Immutable,
         O: FromBytes,
     {
+        if let Some(objects) = self.objects() {
+            let input = driver_input(input)?;
+            // SAFETY: the caller vouches for memory that the input names.
+            let made = unsafe { objects.create_wq(attr, &input) }?;
+            return Ok(WqCreated {
+                handle: made.handle,
+                wq_num: made.wq_num,
+                max_wr: made.max_wr,
+                max_sge: made.max_sge,
+                udata: driver_answer(&made.udata),
+            });
+        }
         use wq::create;
         let mut cmd = Command::new();
         cmd.new_handle(create::HANDLE)
@@ -134,6 +146,9 @@ impl Uctx {
     where
         I: IntoBytes + Immutable,
     {
+        if let Some(objects) = self.objects() {
+            return objects.modify_wq(attr);
+        }
         let mut call = WriteCall::new(*attr);
         call.uhw_in(input);
         self.write(&mut call)
@@ -141,6 +156,9 @@ impl Uctx {
 
     /// Destroys a work queue; answers how many of its events the kernel has delivered.
     pub fn destroy_wq(&self, handle: Wq) -> Result<u32, Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.destroy_wq(handle);
+        }
         use wq::destroy;
         let mut cmd = Command::new();
         cmd.output(destroy::RESP).destroy(destroy::HANDLE, handle);
@@ -165,6 +183,14 @@ impl Uctx {
         let Some(log) = log.filter(|log| queues.len() == 1 << log && *log <= MAX_LOG_TABLE) else {
             return Err(Errno(libc::EINVAL));
         };
+        if let Some(objects) = self.objects() {
+            let made = objects.create_rwq_ind_table(queues)?;
+            return Ok(RwqIndTableCreated {
+                handle: made.handle,
+                number: made.number,
+                udata: O::new_zeroed(),
+            });
+        }
         // two sizes of memory, since the largest table takes 32 KiB of stack
         const SMALL: usize = 64;
         const LARGE: usize = 16 + (1 << (MAX_LOG_TABLE - 1));
@@ -200,6 +226,9 @@ impl Uctx {
 
     /// Destroys a table. `EBUSY` while queue pairs receive by it.
     pub fn destroy_rwq_ind_table(&self, handle: RwqIndTbl) -> Result<(), Errno> {
+        if let Some(objects) = self.objects() {
+            return objects.destroy_rwq_ind_table(handle);
+        }
         let mut cmd = Command::new();
         cmd.destroy(rwq_ind_tbl::destroy::HANDLE, handle);
         match self.try_method(&mut cmd)? {

@@ -1,12 +1,13 @@
 //! What the device and a context on it say of themselves.
 
-use uverbs_abi::types::{CoreSupport, DeviceCapFlags};
+use uverbs_abi::types::{CoreSupport, DeviceCapFlags, QpType, RawPacketCaps};
 use uverbs_abi::udata::mlx5::{
     AllocUcontextReqV2, AllocUcontextResp, AllocUcontextRespMask, CmdsSuppUhw, CqeCompCaps,
     CqeCompFormat, DciStreamsCaps, InlineMode, QueryDeviceFlags, QueryDeviceResp,
+    RssCaps as HashCaps, RxHashFields, RxHashFunction, TsoCaps,
 };
 use uverbs_abi::write::device::{
-    CqModerationCaps, ExQueryDeviceResp, QueryDeviceResp as DeviceAttributes,
+    CqModerationCaps, ExQueryDeviceResp, QueryDeviceResp as DeviceAttributes, RssCaps,
 };
 use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::hca::{
@@ -31,6 +32,8 @@ const ATOMIC_HCA: u32 = 1;
 /// The longest moderation.
 const MAX_MODERATION_COUNT: u16 = u16::MAX;
 const MAX_MODERATION_PERIOD: u16 = (1 << 12) - 1;
+/// Fields that the hash of received packets can cover: addresses of IPv4 and IPv6, ports of TCP and UDP.
+const HASHED: RxHashFields = RxHashFields(0xff);
 /// Logarithm of the bytes of a doorbell page.
 const LOG_UAR: u32 = 12;
 
@@ -220,6 +223,12 @@ impl Objects {
                 },
                 false => CqModerationCaps::default(),
             },
+            rss_caps: self.rss(),
+            max_wq_type_rq: match caps.eth_net_offloads() {
+                true => power(caps.log_max_rq()),
+                false => 0,
+            },
+            raw_packet_caps: self.raw_packet_caps().0,
             ..ExQueryDeviceResp::default()
         };
         Ok(DeviceAttr {
@@ -228,12 +237,54 @@ impl Objects {
         })
     }
 
+    /// Tables that packets are spread over.
+    fn rss(&self) -> RssCaps {
+        let caps = &self.caps.general;
+        if !caps.eth_net_offloads() {
+            return RssCaps::default();
+        }
+        RssCaps {
+            supported_qpts: 1 << QpType::RAW_PACKET.0,
+            max_rwq_indirection_tables: 1 << caps.log_max_rqt().min(31),
+            max_rwq_indirection_table_size: 1 << caps.log_max_rqt_size().min(31),
+            ..RssCaps::default()
+        }
+    }
+
+    /// What the device does to raw packets.
+    fn raw_packet_caps(&self) -> RawPacketCaps {
+        use RawPacketCaps as Cap;
+        let caps = &self.caps.ethernet;
+        [
+            (caps.vlan_cap(), Cap::CVLAN_STRIPPING),
+            (caps.scatter_fcs(), Cap::SCATTER_FCS),
+            (caps.csum_cap(), Cap::IP_CSUM),
+        ]
+        .into_iter()
+        .filter(|(has, _)| *has)
+        .fold(Cap::NONE, |caps, (_, cap)| caps | cap)
+    }
+
     fn driver_attributes(&self) -> QueryDeviceResp {
         let caps = &self.caps.general;
         let mut answer = QueryDeviceResp {
             response_length: size_of::<QueryDeviceResp>() as u32,
             ..QueryDeviceResp::default()
         };
+        if caps.eth_net_offloads() {
+            let raw = 1 << QpType::RAW_PACKET.0;
+            if self.caps.ethernet.max_lso_cap() != 0 {
+                answer.tso_caps = TsoCaps {
+                    max_tso: 1 << self.caps.ethernet.max_lso_cap().min(31),
+                    supported_qpts: raw,
+                };
+            }
+            answer.rss_caps = HashCaps {
+                rx_hash_fields_mask: HASHED,
+                rx_hash_function: RxHashFunction::TOEPLITZ,
+                ..HashCaps::default()
+            };
+        }
         if caps.cqe_compression() {
             answer.cqe_comp_caps = CqeCompCaps {
                 max_num: caps.cqe_compression_max_num().into(),

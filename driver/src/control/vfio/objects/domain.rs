@@ -1,6 +1,6 @@
 //! Protection domains and doorbell pages.
 
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use uverbs_abi::handle::{self, Pd};
 use uverbs_abi::udata::mlx5::AllocPdResp;
@@ -16,6 +16,24 @@ pub(super) struct Pdn(pub(super) u32);
 /// An XRC domain: the device's number.
 #[derive(Debug)]
 pub(super) struct Xrcdn(pub(super) u32);
+
+/// Something of the device's that is made when it is needed first, and lives as long as the device is up.
+#[derive(Debug, Default)]
+pub(super) struct MadeOnce(Mutex<Option<u32>>);
+
+impl MadeOnce {
+    /// Its number.
+    pub(super) fn get_or_make(
+        &self,
+        make: impl FnOnce() -> Result<u32, Errno>,
+    ) -> Result<u32, Errno> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match *made {
+            Some(number) => Ok(number),
+            None => Ok(*made.insert(make()?)),
+        }
+    }
+}
 
 impl Objects {
     /// Makes a protection domain.
@@ -33,11 +51,8 @@ impl Objects {
 
     /// A protection domain for queue pairs that have none of their own.
     pub(super) fn base_pd(&self) -> Result<u32, Errno> {
-        let mut base = self.base_pd.lock().unwrap_or_else(PoisonError::into_inner);
-        match *base {
-            Some(number) => Ok(number),
-            None => Ok(*base.insert(self.run_for_number(Opcode::ALLOC_PD)?)),
-        }
+        self.base_pd
+            .get_or_make(|| self.run_for_number(Opcode::ALLOC_PD))
     }
 
     /// Makes an XRC domain. Those of this context only: there are no files that others could find it by.

@@ -12,6 +12,8 @@
 //! | `domain` | protection, transport and XRC domains, doorbell pages |
 //! | `mkey` | memory regions and windows |
 //! | `cq`, `srq`, `qp_*`, `dct` | queues |
+//! | `raw`, `raw_queue`, `work_queue` | queue pairs of raw Ethernet packets, and work queues that packets are spread over |
+//! | `steering` | rules that say which packets go where |
 //! | `events`, `dispatch`, `waiting` | what the device says happened, and who hears of it |
 //! | `ah` | address handles, multicast groups |
 //! | `caps`, `device`, `port`, `gid` | what device and ports say of themselves |
@@ -32,12 +34,16 @@ mod qp_create;
 mod qp_modify;
 mod qp_path;
 mod qp_query;
+mod raw;
+mod raw_queue;
 mod ring;
 mod srq;
+mod steering;
 mod table;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod work_queue;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -53,15 +59,18 @@ pub use platform::{Identity, Mapped, Platform};
 use ah::{AddressHandle, Groups, Neighbours};
 use cq::CompletionQueue;
 use dct::Target;
-use domain::{Pdn, Xrcdn};
+use domain::{MadeOnce, Pdn, Xrcdn};
 use events::EventFiles;
 use gid::GidTable;
 use mkey::{Region, Variants, Window};
 use qp_create::QueuePair;
+use raw::{RAW_HANDLES, RawObject};
 use ring::RECORD_PAGE;
 use srq::SharedQueue;
+use steering::{Rule, Steering};
 use table::Table;
 use waiting::{Drained, Numbers};
+use work_queue::{SpreadTable, WorkQueue};
 
 /// Memory that is only kept.
 struct Abandoned(#[expect(dead_code, reason = "only kept")] KeepAlive);
@@ -97,7 +106,14 @@ pub struct Objects {
     gids: GidTable,
     neighbours: Neighbours,
     /// For queue pairs that have none of their own.
-    base_pd: Mutex<Option<u32>>,
+    base_pd: MadeOnce,
+    /// What raw packets are sent and received in.
+    transport: MadeOnce,
+    raws: Table<RawObject>,
+    work_queues: Table<WorkQueue>,
+    spreads: Table<SpreadTable>,
+    rules: Table<Rule>,
+    steering: Steering,
     /// Memory that the device did not let go of. Behind the platform, with which the device goes down.
     abandoned: Mutex<Vec<Abandoned>>,
 }
@@ -125,7 +141,13 @@ impl Objects {
             groups: Groups::default(),
             gids: GidTable::default(),
             neighbours: Neighbours::default(),
-            base_pd: Mutex::default(),
+            base_pd: MadeOnce::default(),
+            transport: MadeOnce::default(),
+            raws: Table::starting_at(RAW_HANDLES),
+            work_queues: Table::default(),
+            spreads: Table::default(),
+            rules: Table::default(),
+            steering: Steering::default(),
             abandoned: Mutex::default(),
         };
         objects.default_gids()?;

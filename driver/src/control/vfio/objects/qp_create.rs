@@ -119,6 +119,9 @@ impl Objects {
         if input.flags.contains(DriverFlags::TYPE_DCT) {
             return self.create_dct(request, input);
         }
+        if request.qp_type == QpType::RAW_PACKET {
+            return self.create_raw(request, input);
+        }
         let service = Service::new(request, input.flags)?;
         let target = request.qp_type == QpType::XRC_TGT;
         let initiator = request.qp_type == QpType::XRC_INI;
@@ -271,6 +274,9 @@ impl Objects {
     /// group, as the kernel says it.
     pub fn destroy_qp(&self, handle: Qp) -> Result<u32, Errno> {
         if let Some(events) = self.destroy_dct(handle)? {
+            return Ok(events);
+        }
+        if let Some(events) = self.destroy_raw(handle)? {
             return Ok(events);
         }
         if self.groups.has(handle.0) {

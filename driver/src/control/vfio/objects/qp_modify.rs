@@ -115,6 +115,9 @@ impl Objects {
         if let Some(answer) = self.modify_dct(attr)? {
             return Ok(answer);
         }
+        if let Some(answer) = self.modify_raw(attr)? {
+            return Ok(answer);
+        }
         let qp = self.qps.get(attr.qp_handle.0)?;
         let mut state = qp.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mask = attr.attr_mask;

@@ -34,6 +34,9 @@ impl Objects {
         if let Some(answer) = self.query_dct(handle)? {
             return Ok(answer);
         }
+        if let Some(answer) = self.query_raw(handle)? {
+            return Ok(answer);
+        }
         let qp = self.qps.get(handle.0)?;
         let mut input = QueryQpIn::zeroed();
         input.set_opcode(Opcode::QUERY_QP.0).set_qpn(qp.number);

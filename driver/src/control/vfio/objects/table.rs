@@ -15,25 +15,34 @@ pub(super) struct Table<T> {
 
 /// The device has no number as large as this.
 const NUMBERS: u32 = 1 << 24;
+/// How many handles a table gives out before it begins again.
+const HANDLES: u32 = 1 << 28;
 
 #[derive(Debug)]
 struct Inner<T> {
     objects: HashMap<u32, Arc<T>>,
+    first: u32,
     last: u32,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self {
-            inner: Mutex::new(Inner {
-                objects: HashMap::new(),
-                last: NUMBERS,
-            }),
-        }
+        Self::starting_at(NUMBERS)
     }
 }
 
 impl<T> Table<T> {
+    /// One whose handles are another table's at no time, if they begin as far apart as [`HANDLES`].
+    pub(super) fn starting_at(first: u32) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                objects: HashMap::new(),
+                first,
+                last: first,
+            }),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,8 +51,9 @@ impl<T> Table<T> {
     pub(super) fn insert(&self, object: T) -> u32 {
         let mut inner = self.lock();
         loop {
-            inner.last = inner.last.wrapping_add(1).max(NUMBERS);
-            let handle = inner.last;
+            let Inner { first, last, .. } = *inner;
+            let handle = first + (last - first + 1) % HANDLES;
+            inner.last = handle;
             if let Entry::Vacant(free) = inner.objects.entry(handle) {
                 free.insert(Arc::new(object));
                 return handle;
