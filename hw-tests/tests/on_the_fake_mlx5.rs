@@ -11,10 +11,6 @@ use std::process::Command;
 /// Cases that fail under libmlx5 and under ours, up to a `*`, and why.
 const KNOWN: &[(&str, &str)] = &[
     (
-        "inline/rc/read_refused",
-        "libmlx5 ignores the flag on reads and atomics",
-    ),
-    (
         "state/rc/post/*",
         "a send queue before RTS is a full one to libmlx5: ENOMEM, not EINVAL",
     ),
@@ -28,21 +24,6 @@ const KNOWN: &[(&str, &str)] = &[
         "srq/size/*",
         "a query tells of the entries for pages on demand too",
     ),
-    ("srq/limit/above_size_refused", "as above: they are entries"),
-    (
-        "atomic/fetch_add/entry_of_7_bytes[B50]",
-        "the length of an atomic's element is 8, whatever it says",
-    ),
-    (
-        "qp/caps/send_sge_over_max_refused",
-        "nobody checks it but by the longest work request",
-    ),
-    ("qp/caps/recv_sge_over_max_refused", "as above"),
-    (
-        "ah/domain_in_use_refused",
-        "on InfiniBand the kernel does not know of address handles",
-    ),
-    ("ah/bad_sgid_index", "as above"),
     (
         "query/gid/table_against_sysfs",
         "the fake kernel's sysfs is not at /sys",

@@ -94,7 +94,29 @@ fn pending(pair: &Pair<'_>, first: u64, count: u64) -> Check {
     for id in first..first + count {
         a.post(SendWr::new(id, Op::Write(b.remote(0)), [a.sge(0, 8)]))?;
     }
-    // A READ answered by b comes after all of them; its completion is the last.
+    Ok(())
+}
+
+/// Returns when the completions of all that a posted are in its queue, polling none of them: requests without a completion
+/// of their own read a word back. The first one's word may come before the completions of what its answer acknowledges;
+/// the second is asked for after that, and answers are dealt with in order (IBTA 9.7.5.1), so with its word the first
+/// answer is done with.
+fn completed_so_far(pair: &Pair<'_>) -> Check {
+    let (a, b) = (&pair.a, &pair.b);
+    let (from, to) = (1024, 2048);
+    for round in 1..=2 {
+        let mark = round * 0x5eed_f00d;
+        b.set_word(from, mark)?;
+        a.set_word(to, !mark)?;
+        a.post(SendWr::new(u64::MAX, Op::Read(b.remote(from)), [a.sge(to, 8)]).unsignaled())?;
+        let end = std::time::Instant::now() + LONG;
+        while a.word(to)? != mark {
+            if std::time::Instant::now() > end {
+                return fail("a READ's data never came");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
     Ok(())
 }
 
@@ -248,9 +270,7 @@ fn resize_with_pending(env: &Env, from: u32, to: u32) -> Check {
         a.sent(&[(id, Status::SUCCESS)])?;
     }
     pending(&pair, 1000, count)?;
-    // The last one's completion is in the queue when b's memory shows the next WRITE... which is
-    // timing; waiting for quiet is enough, a later completion lands in the new queue.
-    std::thread::sleep(QUIET);
+    completed_so_far(&pair)?;
     let cq = a.v.resize_cq(a.send_cq, to).or_skip("CQ resize")?;
     ensure("room for as many as asked for", cq.cqe >= to)?;
     drain(&pair, cq, 1000, count)?;
@@ -263,7 +283,7 @@ fn resize_below_pending(env: &Env) -> Check {
     let pair = Pair::connected(env, &setup(64, 64))?;
     let a = &pair.a;
     pending(&pair, 0, 40)?;
-    std::thread::sleep(QUIET);
+    completed_so_far(&pair)?;
     match a.v.resize_cq(a.send_cq, 8) {
         Err(fault) if fault.unsupported() => Err(fault).or_skip("CQ resize"),
         answer => {
@@ -307,8 +327,8 @@ fn dead_pair(env: &Env) -> Check {
     let dead = Pair::connected(env, &setup(64, 16))?;
     let live = Pair::connected(env, &setup(64, 16))?;
     pending(&dead, 0, 3)?;
+    completed_so_far(&dead)?;
     live.exchange(1, 64)?;
-    std::thread::sleep(QUIET);
     v.destroy_qp(dead.a.qp)?;
     for wc in v.poll(dead.a.send_cq, 16)? {
         ensure(

@@ -39,20 +39,36 @@ pub(super) fn cases(suite: &mut Suite) {
         }
     }
     suite.case("inline/rc/search_for_the_limit[B15]", &[], search);
-    suite.case("inline/rc/read_refused", &[], |env| {
-        let mut setup = Setup::new(Transport::Rc);
-        setup.caps.inline = 16;
-        let pair = Pair::connected(env, &setup)?;
-        let (a, b) = (&pair.a, &pair.b);
-        let wr = SendWr::new(1, Op::Read(b.remote(0)), [a.sge(0, 8)]).with(send::INLINE);
-        post_refused(
-            "an inline READ",
-            a.post(wr),
-            0,
-            &[libc::EINVAL, libc::EOPNOTSUPP],
-        )?;
-        pair.exchange(2, 64)
-    });
+    suite.case("inline/rc/read_not_misplaced", &[], inline_read);
+}
+
+/// The flag is "valid only for Send and RDMA Write" (ibv_post_send(3)), which leaves a provider to refuse the request, as
+/// rxe's, or to post it, as mlx5's, and a device to fail it or to read as without the flag. The data must not end up
+/// anywhere else.
+fn inline_read(env: &Env) -> Check {
+    let mut setup = Setup::new(Transport::Rc);
+    setup.caps.inline = 16;
+    let pair = Pair::connected(env, &setup)?;
+    let (a, b) = (&pair.a, &pair.b);
+    a.fill(0, 256, 7)?;
+    b.fill(0, 64, 8)?;
+    let mut expected = crate::fixture::pattern(7, 256);
+    let wr = SendWr::new(1, Op::Read(b.remote(0)), [a.sge(64, 8)]).with(send::INLINE);
+    let posted = a.post(wr);
+    if posted.is_err() {
+        let errnos = [libc::EINVAL, libc::EOPNOTSUPP];
+        post_refused("an inline READ", posted, 0, &errnos)?;
+        a.expect_at(0, &expected)?;
+        return pair.exchange(2, 64);
+    }
+    if a.sent_one(1, &[Status::LOC_QP_OP_ERR, Status::SUCCESS])?
+        .status
+        == Status::SUCCESS
+    {
+        expected[64..72].copy_from_slice(&crate::fixture::pattern(8, 8));
+    }
+    a.expect_at(0, &expected)?;
+    b.expect(0, 64, 8)
 }
 
 /// The key is wrong everywhere: inline data must not look at it.

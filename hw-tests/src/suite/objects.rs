@@ -42,6 +42,17 @@ pub(super) fn cases(suite: &mut Suite) {
         });
     }
     suite.case("qp/caps/all_at_once[B14]", &[], all_at_once);
+    suite.case("qp/caps/send_sge_over_max_refused_or_kept", &[], |env| {
+        one_entry_more(env, true)
+    });
+    suite.case("qp/caps/recv_sge_over_max_refused_or_kept", &[], |env| {
+        one_entry_more(env, false)
+    });
+    suite.case(
+        "qp/caps/recv_wr_over_max_refused_or_kept",
+        &[],
+        one_receive_more,
+    );
     for (name, change) in OVER {
         suite.case(
             format!("qp/caps/{name}_over_max_refused"),
@@ -112,18 +123,9 @@ const CAPS: [(&str, Option<[u32; 5]>); 9] = [
 
 type Change = fn(&mut Caps, &DeviceAttr);
 
-const OVER: [(&str, Change); 5] = [
+const OVER: [(&str, Change); 2] = [
     ("send_wr", |caps, device| {
         caps.send_wr = device.max_qp_wr + 1
-    }),
-    ("recv_wr", |caps, device| {
-        caps.recv_wr = device.max_qp_wr + 1
-    }),
-    ("send_sge", |caps, device| {
-        caps.send_sge = device.max_sge + 1
-    }),
-    ("recv_sge", |caps, device| {
-        caps.recv_sge = device.max_sge + 1
     }),
     ("inline", |caps, _| caps.inline = 1 << 20),
 ];
@@ -142,6 +144,90 @@ fn make(env: &Env, transport: Transport, caps: Caps) -> Answer<(Qp, Cq, Pd)> {
         signal_all: false,
     })?;
     Ok((qp, cq, pd))
+}
+
+/// A queue pair with room for a receive more than the device's `max_qp_wr`, which Linux' mlx5_ib derives from the longest
+/// send request: a provider refuses, or keeps what it grants, which is that many receives and not one more.
+fn one_receive_more(env: &Env) -> Check {
+    let v = env.v();
+    let mut setup = Setup::new(Transport::Rc);
+    setup.caps.recv_wr = v.device()?.max_qp_wr + 1;
+    let asked = make(env, Transport::Rc, setup.caps);
+    let Ok((qp, cq, pd)) = asked else {
+        return refused("the queue pair", asked, &[libc::EINVAL, libc::ENOMEM]);
+    };
+    v.destroy_qp(qp)?;
+    v.destroy_cq(cq)?;
+    v.dealloc_pd(pd)?;
+    let pair = Pair::connected(env, &setup)?;
+    let (a, b) = (&pair.a, &pair.b);
+    let room = u64::from(b.qp.caps.recv_wr);
+    ensure(
+        "room for as many as asked for",
+        room >= u64::from(setup.caps.recv_wr),
+    )?;
+    let all: Vec<_> = (0..room)
+        .map(|id| RecvWr::new(id, [b.sge(0, 64)]))
+        .collect();
+    for some in all.chunks(256) {
+        b.post_recv(some)?;
+    }
+    let full = [libc::ENOMEM, libc::EINVAL, libc::ENOSPC];
+    let beyond = b.post_recv(&[RecvWr::new(room, [b.sge(0, 64)])]);
+    crate::check::post_refused("a receive more", beyond, 0, &full)?;
+    a.fill(0, 64, 5)?;
+    for id in 0..3 {
+        a.post(SendWr::new(id, Op::Send, [a.sge(0, 64)]))?;
+        a.sent(&[(id, Status::SUCCESS)])?;
+        b.received(&[(id, Status::SUCCESS)])?;
+    }
+    b.expect(0, 64, 5)
+}
+
+/// A queue pair with an entry more than the device's `max_sge`. That number is the least over all kinds of requests and
+/// queues, so one kind may have more: a provider refuses, or keeps what it grants.
+fn one_entry_more(env: &Env, sends: bool) -> Check {
+    let v = env.v();
+    let max = v.device()?.max_sge;
+    let mut setup = Setup::new(Transport::Rc);
+    match sends {
+        true => setup.caps.send_sge = max + 1,
+        false => setup.caps.recv_sge = max + 1,
+    }
+    let asked = make(env, Transport::Rc, setup.caps);
+    let Ok((qp, cq, pd)) = asked else {
+        return refused("the queue pair", asked, &[libc::EINVAL, libc::ENOMEM]);
+    };
+    v.destroy_qp(qp)?;
+    v.destroy_cq(cq)?;
+    v.dealloc_pd(pd)?;
+    let pair = Pair::connected(env, &setup)?;
+    let (a, b) = (&pair.a, &pair.b);
+    // Pieces of different places, so that each entry shows in the data.
+    let count = u64::from(max + 1);
+    let bytes = crate::fixture::pattern(3, 8 * count);
+    let scattered = |side: &crate::fixture::Side<'_>| -> Vec<Sge> {
+        (0..count).map(|i| side.sge(64 * i, 8)).collect()
+    };
+    let (from, to) = match sends {
+        true => (scattered(a), vec![b.sge(0, bytes.len() as u32)]),
+        false => (vec![a.sge(0, bytes.len() as u32)], scattered(b)),
+    };
+    let mut at = 0;
+    for piece in &from {
+        let end = at + piece.len as usize;
+        a.v.write(a.buf, piece.addr - a.buf.addr, &bytes[at..end])?;
+        at = end;
+    }
+    b.post_recv(&[RecvWr::new(1, to.clone())])?;
+    a.post(SendWr::new(1, Op::Send, from))?;
+    a.sent(&[(1, Status::SUCCESS)])?;
+    b.received(&[(1, Status::SUCCESS)])?;
+    let mut got = Vec::new();
+    for piece in &to {
+        got.extend(b.v.read(b.buf, piece.addr - b.buf.addr, piece.len.into())?);
+    }
+    same_bytes(&got, &bytes, 0)
 }
 
 fn idempotent(env: &Env, transport: Transport, caps: Caps) -> Check {
