@@ -17,9 +17,10 @@ const BLOCK_DATA: usize = 512;
 const INLINE: usize = 16;
 /// `MLX5_PCI_CMD_XPORT`.
 const TRANSPORT: u8 = 7;
-/// Longest input and output: what 16 bits of 512-byte blocks reach is far more than any command
-/// needs, and a bound keeps a chain that never ends from taking all memory.
-const LONGEST: usize = 1 << 20;
+/// Longest input and output: a memory key lists its pages in the command that makes it, 8 bytes each, where the kernel's
+/// driver has no UMR for so many; this is 16 GiB in pages of 4 KiB. A bound keeps a chain that never ends from taking all
+/// memory.
+const LONGEST: usize = 1 << 25;
 
 /// An entry that the device owns.
 #[derive(Clone, Debug)]
