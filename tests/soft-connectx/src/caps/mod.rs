@@ -8,12 +8,14 @@
 //! | `odp` | on-demand paging |
 //! | `memory` | memory on the device |
 //! | `ethernet` | RoCE, offloads and flow tables of an Ethernet port |
+//! | `qos` | quality of service, of which there is none |
 //! | `variant` | other cards and functions that a driver may meet |
 
 mod atomic;
 mod ethernet;
 mod memory;
 mod odp;
+mod qos;
 
 pub(crate) use ethernet::GIDS as ROCE_GIDS;
 pub(crate) use general2::{LOG_RESERVED_QPNS, RESERVED_QPN};
@@ -59,6 +61,7 @@ impl Caps {
         let has_memory =
             CmdHcaCap::new(&maximum[&CapType::GENERAL][..]).is_ok_and(|caps| caps.device_memory());
         maximum.insert(CapType::DEV_MEM, memory::maximum(has_memory));
+        maximum.insert(CapType::QOS, qos::maximum());
         if config.link == LinkLayer::Ethernet {
             maximum.insert(CapType::ETHERNET_OFFLOADS, ethernet::offloads());
             maximum.insert(CapType::ROCE, ethernet::roce());
@@ -195,6 +198,7 @@ mod tests {
     use wqe_format::mlx5::firmware::caps::flow_table::FlowTableNicCap;
     use wqe_format::mlx5::firmware::caps::general2::CmdHcaCap2;
     use wqe_format::mlx5::firmware::caps::memory::DeviceMemCap;
+    use wqe_format::mlx5::firmware::caps::qos::QosCap;
 
     use super::*;
 
@@ -215,6 +219,7 @@ mod tests {
                     CapType::GENERAL_2 => CmdHcaCap2::LAYOUT,
                     CapType::ODP => OdpCap::LAYOUT,
                     CapType::DEV_MEM => DeviceMemCap::LAYOUT,
+                    CapType::QOS => QosCap::LAYOUT,
                     CapType::ROCE => RoceCap::LAYOUT,
                     CapType::ETHERNET_OFFLOADS => PerProtocolNetworkingOffloadCaps::LAYOUT,
                     CapType::FLOW_TABLE => FlowTableNicCap::LAYOUT,
@@ -229,6 +234,9 @@ mod tests {
                 }
                 if kind == CapType::DEV_MEM {
                     memory::forget_sizes(&mut bytes);
+                }
+                if kind == CapType::QOS {
+                    qos::forget_registers(&mut bytes);
                 }
                 assert_eq!(layout.reserved_bit_set(&bytes), None, "{kind:?}");
             }

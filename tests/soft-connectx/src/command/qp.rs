@@ -135,7 +135,7 @@ fn queues(
         let id = wqe_format::mlx5::firmware::bits::get(context.as_bytes(), 0x720, 0x20) as u32;
         qp.dbr = owner::umem_record(device, input, id, context.dbr_addr())?;
     } else {
-        owner::record(qp.dbr, 4)?;
+        qp.dbr = owner::record(context.dbr_addr(), 4)?;
     }
     Ok(())
 }

@@ -287,8 +287,8 @@ mod tests {
     use crate::resources::Qp;
     use crate::{Config, Interrupts, Ram};
 
-    #[test]
-    fn the_upper_mask_names_the_udp_port_once_a_queue_pair_sends() {
+    /// A device with queue pair 0x41, of packets of 256 bytes.
+    fn device() -> Device {
         struct Silent;
         impl Interrupts for Silent {
             fn raise(&self, _: u16) {}
@@ -298,6 +298,24 @@ mod tests {
         let mut qp = Qp::new(0x41, 0, QpKind::Rc, vec![0; 232]);
         bits::set(&mut qp.context, 0x40, 3, 1);
         device.resources.qps.insert(0x41, qp);
+        device
+    }
+
+    #[test]
+    fn a_doorbell_record_in_registered_memory_stays_there() {
+        let mut device = device();
+        device.resources.qps.get_mut(0x41).unwrap().dbr = 0x5a8;
+        let mut input = vec![0; 0x120];
+        input[..2].copy_from_slice(&Opcode::RST2INIT_QP.0.to_be_bytes());
+        input[8..12].copy_from_slice(&0x41_u32.to_be_bytes());
+        assert_eq!(crate::command::execute(&mut device, &input)[0], 0);
+        let qp = device.resources.qps.get(0x41).unwrap();
+        assert_eq!((qp.state, qp.dbr), (QpState::Init, 0x5a8));
+    }
+
+    #[test]
+    fn the_upper_mask_names_the_udp_port_once_a_queue_pair_sends() {
+        let mut device = device();
         // As `mlx5dv_modify_qp_udp_sport` builds it: the port's place and the mask's are libmlx5's.
         let mut change = |opcode: Opcode, state, mask: u8, port: u16| {
             let qp = device.resources.qps.get_mut(0x41).unwrap();

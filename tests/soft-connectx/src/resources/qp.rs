@@ -151,12 +151,13 @@ pub(crate) struct Qp {
     pub(crate) kind: QpKind,
     pub(crate) state: QpState,
     /// `qpc` (of DC targets `dctc`, of raw queues `sqc` or `rqc`) as the commands set it: the
-    /// truth, of which what follows (but the queues) is read by [`Qp::load`].
+    /// truth, of which what follows (but the queues and their record) is read by [`Qp::load`].
     pub(crate) context: Vec<u8>,
     /// `None` where it has no send queue.
     pub(crate) send: Option<Send>,
     pub(crate) receive: Receive,
-    /// Address of the doorbell record: receive counter, then send counter.
+    /// Address of the doorbell record: receive counter, then send counter. The command that makes the queues sets it, for
+    /// the context may have a place in registered memory instead.
     pub(crate) dbr: u64,
     pub(crate) uar: u32,
     pub(crate) pd: u32,
@@ -319,7 +320,6 @@ impl Qp {
         self.min_rnr_nak = c.min_rnr_nak();
         self.next_rcv_psn = c.next_rcv_psn();
         self.xrcd = c.xrcd();
-        self.dbr = c.dbr_addr();
         self.q_key = c.q_key();
         self.scatter_request = c.cs_req();
         self.scatter_response = c.cs_res();
