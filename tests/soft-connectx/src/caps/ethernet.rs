@@ -48,6 +48,11 @@ pub(super) fn flow_tables() -> Vec<u8> {
     caps.into_inner().to_vec()
 }
 
+/// InfiniBand has none, which rdma-core's tests look for here.
+pub(super) fn no_flow_tables() -> Vec<u8> {
+    FlowTableNicCap::zeroed().into_inner().to_vec()
+}
+
 fn properties(caps: &mut FlowTablePropLayout<&mut [u8]>) {
     caps.set_ft_support(true)
         .set_flow_counter(true)

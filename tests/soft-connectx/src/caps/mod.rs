@@ -66,6 +66,8 @@ impl Caps {
             maximum.insert(CapType::ETHERNET_OFFLOADS, ethernet::offloads());
             maximum.insert(CapType::ROCE, ethernet::roce());
             maximum.insert(CapType::FLOW_TABLE, ethernet::flow_tables());
+        } else {
+            maximum.insert(CapType::FLOW_TABLE, ethernet::no_flow_tables());
         }
         let mut current = maximum.clone();
         if let Some(atomic) = current.get_mut(&CapType::ATOMIC) {
