@@ -18,6 +18,7 @@ mod fuzz;
 mod install;
 mod lab;
 mod oracle;
+mod package;
 mod test;
 
 /// Tasks of the oxverbs repository.
@@ -45,6 +46,7 @@ enum Word {
     Install(install::Arguments),
     Lab(lab::Arguments),
     Oracle(oracle::Arguments),
+    Package(package::Arguments),
     Test(test::Arguments),
 }
 
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Oracle(arguments) => oracle::run(&arguments),
+        Word::Package(arguments) => package::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
     };
     match result {
