@@ -291,8 +291,8 @@ impl Config {
             (Device::Rxe, _) => 1,
             (Device::Mlx5 | Device::Vfio, Link::Ib) => 0,
             (Device::Mlx5, Link::Roce) => 3,
-            // Without a kernel in between there is the one that the driver made of the port's own address.
-            (Device::Vfio, Link::Roce) => 0,
+            // Without a kernel in between there are those that the driver makes of the port's own address, in v1 and v2.
+            (Device::Vfio, Link::Roce) => 1,
         }
     }
 

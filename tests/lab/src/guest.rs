@@ -420,8 +420,8 @@ impl Guest {
     ///
     /// `mlx5_ib` makes objects of its own when memory is registered for the first time, and keeps them.
     pub fn resources_at_first(&mut self) -> Result<Vec<Resources>> {
-        if self.config.device == Device::Mlx5 {
-            let device = self.config.devices()[0];
+        let kernels = |name: &&&str| name.starts_with("mlx5");
+        if let Some(device) = self.config.devices().iter().find(kernels) {
             // It registers memory, finds no server and ends.
             let command = format!("ibv_rc_pingpong -d {device} localhost; true");
             self.run(Step::new("register memory", command))?

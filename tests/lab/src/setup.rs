@@ -163,6 +163,11 @@ fn network_ip(number: u16) -> String {
     format!("10.9.1.{}", number + 1)
 }
 
+/// The first ConnectX' MAC address and the link-local address made of it (RFC 4291, appendix A), for the kernel that drives
+/// the second: a program that drives a device by itself need not answer who asks the network for them.
+const NEIGHBOUR: &str =
+    "ip neigh add fe80::202:c9ff:fe00:1 lladdr 00:02:c9:00:00:01 dev $net1 nud permanent\n";
+
 /// Waits for what the drivers make of the devices.
 fn mlx5(config: &Config) -> String {
     let mut script = format!("ip link set lo up\n{ORDERS}");
@@ -195,6 +200,9 @@ fn mlx5(config: &Config) -> String {
     }
     if kernels().count() == 2 && config.connectx.link == Link::Roce {
         script += ROUTES;
+    }
+    if config.device == Device::Vfio && config.connectx.two && config.connectx.link == Link::Roce {
+        script += NEIGHBOUR;
     }
     if let Some(peer) = &config.peer {
         let (mac, ip) = (network_address(peer.number), network_ip(peer.number));

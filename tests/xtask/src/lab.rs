@@ -222,6 +222,9 @@ impl GuestArguments {
             if config.drop_in {
                 wanted.push(&["--package", "oxverbs-mlx5", "--lib"]);
             }
+        }
+        // The examples are ours whatever libibverbs finds.
+        if config.provider == Provider::Ours || config.device == Device::Vfio {
             wanted.push(&["--package", "oxverbs", "--examples"]);
         }
         for what in wanted {

@@ -23,11 +23,16 @@ use crate::lab::{GuestArguments, end_guests_on_ctrl_c};
 
 /// What is run.
 const TABLE: &str = include_str!("../../../apps.toml");
+/// What is run between the userspace driver and the official stack.
+const INTEROP: &str = include_str!("../../../interop.toml");
 
 /// Run the table of verbs programs (tests/apps.toml) in a guest.
 ///
 /// Each run is a server in the background and a client. It passes if both exit with 0, print what they should, and were
 /// served by the chosen provider (the dynamic loader's own log says which provider each process initialised).
+///
+/// With --device vfio the table is tests/interop.toml: the userspace driver on one device, and on another, at the other end
+/// of a cable, the kernel's drivers and Debian's provider under C programs.
 ///
 /// Exit status: 0 if all passed and no kernel object is left.
 #[derive(Debug, Args)]
@@ -94,11 +99,15 @@ struct Report<'a> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let filter = Regex::new(&arguments.filter).context("--filter")?;
-    let config = arguments.guest.config();
-    if config.device == Device::Vfio {
-        bail!("libibverbs' programs cannot use a device that user space drives by itself");
-    }
-    let mut runs = table::runs(TABLE, &config).context("tests/apps.toml")?;
+    let mut config = arguments.guest.config();
+    let mut runs = if config.device == Device::Vfio {
+        // No program of libibverbs' can use a device that user space drives by itself: it is the other end.
+        config.connectx.two = true;
+        config.provider = Provider::Official;
+        table::runs(INTEROP, &config).context("tests/interop.toml")?
+    } else {
+        table::runs(TABLE, &config).context("tests/apps.toml")?
+    };
     runs.retain(|run| filter.is_match(&run.name) && (run.ci || !arguments.ci));
     if config.provider == Provider::Official {
         // The Rust programs are ours by themselves.
@@ -123,7 +132,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         }
         return Ok(0);
     }
-    arguments.guest.build()?;
+    if !arguments.guest.no_build {
+        GuestArguments::build_for(&config)?;
+    }
     end_guests_on_ctrl_c()?;
     let mut guest = Guest::boot(&config)?;
     let versions = guest.versions().clone();

@@ -133,7 +133,12 @@ pub(crate) struct Run {
 pub(crate) fn runs(text: &str, config: &Config) -> Result<Vec<Run>> {
     let table: Table = toml::from_str(text)?;
     let gid = config.gid_index().to_string();
-    let guest = [("device", config.devices()[0]), ("gid", gid.as_str())];
+    let devices = config.devices();
+    let guest = [
+        ("device", devices[0]),
+        ("gid", gid.as_str()),
+        ("peer", devices.last().copied().unwrap_or_default()),
+    ];
     let (mut runs, mut others) = (Vec::new(), Vec::new());
     for template in &table.runs {
         let here = template.links.is_empty() || template.links.contains(&Guests::of(config));
@@ -307,6 +312,35 @@ mod tests {
             names(&mlx5(Link::Roce)),
             ["all:c -d mlx5_0 -g 3 w:false", "some:c:true"]
         );
+    }
+
+    #[test]
+    fn the_userspace_driver_meets_the_official_stack_in_both_directions() {
+        for link in [Link::Ib, Link::Roce] {
+            let config = Config {
+                device: Device::Vfio,
+                connectx: lab::ConnectX {
+                    link,
+                    two: true,
+                    ..lab::ConnectX::default()
+                },
+                ..Config::default()
+            };
+            let runs = runs(super::super::INTEROP, &config).unwrap();
+            let by = |side| runs.iter().filter(|run| run.provider == side).count();
+            assert!(by(Sides::Server) >= 16 && by(Sides::Client) >= 16);
+            assert_eq!(by(Sides::Both) + by(Sides::None), 0);
+            for run in runs {
+                let server = run.server.unwrap();
+                let (ours, official) = match run.provider {
+                    Sides::Server => (run.client, server),
+                    _ => (server, run.client),
+                };
+                assert!(ours.contains("-d vfio:0000:"), "{ours}");
+                assert!(official.starts_with("ibv_") && official.contains("-d mlx5_0"));
+                assert!(!ours.contains('{') && !official.contains('{'));
+            }
+        }
     }
 
     #[test]
