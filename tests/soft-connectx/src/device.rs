@@ -52,6 +52,8 @@ pub struct Device {
     pub(crate) trace: Trace,
     pub(crate) adversary: Adversary,
     pub(crate) stalled: events::Stalled,
+    /// Whether nothing in memory is answered for.
+    deaf: bool,
     /// Whether doorbell pages are memory.
     pub(crate) watches: bool,
 }
@@ -88,6 +90,7 @@ impl Device {
             trace: Trace::default(),
             adversary: Adversary::new(config.adversary),
             stalled: events::Stalled::default(),
+            deaf: false,
             watches: false,
             now: Duration::ZERO,
             link: None,
@@ -105,7 +108,7 @@ impl Device {
 
     /// Reads BAR0. What lies outside reads as ones, as from a bus.
     pub fn bar_read(&mut self, offset: u64, to: &mut [u8]) {
-        if outside(offset, to.len()) {
+        if self.deaf || outside(offset, to.len()) {
             to.fill(0xff);
         } else if offset < uar::FIRST_PAGE * uar::PAGE_SIZE {
             init_segment::read(self, offset, to);
@@ -118,7 +121,7 @@ impl Device {
 
     /// Writes BAR0: the initialization segment, the doorbell pages and memory on the device.
     pub fn bar_write(&mut self, offset: u64, from: &[u8]) {
-        if outside(offset, from.len()) {
+        if self.deaf || outside(offset, from.len()) {
             return;
         }
         if offset < uar::FIRST_PAGE * uar::PAGE_SIZE {
@@ -141,6 +144,7 @@ impl Device {
         if self.pci.write(offset, from) {
             self.reset();
         }
+        self.deaf &= !self.pci.has_memory();
     }
 
     /// A function level reset: everything but the identity, the cable and the time is forgotten.
@@ -160,6 +164,22 @@ impl Device {
         self.transport = transport::State::default();
         self.checks = checks::State::default();
         self.stalled = events::Stalled::default();
+    }
+
+    /// A function level reset that its driver did not ask for. It disables the function's memory space (PCIe 6.6.2), and
+    /// who asks for one saves the configuration space and writes it back; here nobody does, so that registers read as
+    /// ones from now on, until memory space is enabled again.
+    pub fn reset_unasked(&mut self) {
+        self.reset();
+        self.deaf = true;
+    }
+
+    /// What a driver asks failed firmware for: all but the function's configuration space begins anew.
+    pub(crate) fn reset_firmware(&mut self) {
+        let fresh = ConfigSpace::new(&self.config);
+        let kept = std::mem::replace(&mut self.pci, fresh);
+        self.reset();
+        self.pci = kept;
     }
 
     /// Tells the device the time since some fixed point, and lets it do what is due. It answers

@@ -72,6 +72,9 @@ impl InitSegment {
                 let sizes = u32::from(LOG_COMMANDS << 4 | LOG_COMMAND_STRIDE);
                 self.low | u32::from(self.interface) << 8 | sizes
             }
+            // Not initializing; the driver of firmware that failed may ask for a software reset (`MLX5_FW_RESET_SUPPORTED_OFFSET`
+            // of mlx5_core's health.c), without which it waits for a reset of the function in vain.
+            0x1fc => 1 << 30,
             0x230 => major << 24 | minor << 16 | sub, // `fw_version`
             0x234 => 0x20f,                           // `hw_id` of a ConnectX-6
             0x238 => u32::from(self.failed()) << 31,  // `rfr`
@@ -110,7 +113,7 @@ pub(crate) fn write(device: &mut Device, offset: u64, from: &[u8]) {
                 device.segment.low = value & 0xffff_f000;
                 device.segment.interface = (value >> 8 & 7) as u8;
                 if device.segment.interface == INTERFACE_SOFTWARE_RESET {
-                    device.reset();
+                    device.reset_firmware();
                     device.segment.interface = INTERFACE_DISABLED;
                 }
             }

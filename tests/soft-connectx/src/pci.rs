@@ -90,6 +90,11 @@ impl ConfigSpace {
         self.set32(MSIX + 8, 0x3000); // pending bits in BAR0
     }
 
+    /// Whether registers in memory are answered for (the command register's memory space enable, PCIe 7.5.1.1.3).
+    pub(crate) fn has_memory(&self) -> bool {
+        self.bytes[0x04] & 1 << 1 != 0
+    }
+
     /// Reads; outside the space there are zeros.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) {
         let start = usize::try_from(offset)

@@ -20,7 +20,7 @@ fn the_segment_names_versions_and_the_queue() {
     );
     assert_eq!(driver.bar(0x4) >> 16, 5, "version of the command interface");
     assert_eq!(driver.bar(0x14), 0x1056, "address, 32 slots of 64 bytes");
-    assert_eq!(driver.bar(0x1fc), 0, "it is not initializing");
+    assert_eq!(driver.bar(0x1fc) >> 31, 0, "it is not initializing");
     assert_eq!(driver.bar(0x238) >> 31, 0, "it asks for no reset");
     let health = driver.bar(0x1010);
     assert_ne!(driver.bar(0x1010), health, "it is alive");
@@ -247,6 +247,21 @@ fn a_reset_forgets_everything() {
     driver.simple(Opcode::ENABLE_HCA);
 }
 
+/// Nobody enables memory space again, which a reset disables.
+#[test]
+fn a_reset_that_nobody_asked_for_leaves_registers_that_read_as_ones() {
+    let mut driver = Driver::up(Config::default());
+    driver.device.config_write(0x4, &0x6u16.to_le_bytes());
+    driver.device.reset_unasked();
+    assert_eq!(driver.bar(0x230), u32::MAX, "no version of firmware");
+    driver.device.bar_write(0x14, &0x1700u32.to_be_bytes());
+    // Its address may be written back before.
+    driver.device.config_write(0x10, &[0; 8]);
+    assert_eq!(driver.bar(0x14), u32::MAX);
+    driver.device.config_write(0x4, &0x6u16.to_le_bytes());
+    assert_eq!(driver.bar(0x14), 0x56);
+}
+
 /// `nic_interface` 1 is disabled, 7 asks for a reset (`MLX5_NIC_IFC_*`).
 #[test]
 fn a_disabled_interface_takes_no_commands() {
@@ -285,7 +300,13 @@ fn a_failed_device_takes_no_commands_until_it_is_reset() {
     assert_eq!(driver.bar(0x1010), health, "its heart stands still");
     let entry = driver.entry(0, &command::<16>(Opcode::ALLOC_PD), 16);
     assert_eq!(driver.ring(0, &entry), 0xff);
-    driver.device.reset();
+    assert_eq!(driver.bar(0x1fc), 1 << 30, "it can be reset by software");
+    driver.device.config_write(0x4, &0x6u16.to_le_bytes());
+    driver.device.bar_write(0x14, &0x1700u32.to_be_bytes());
+    assert_eq!(driver.bar(0x238) >> 31, 0, "no more");
     driver.device.bar_write(0x14, &0x1000u32.to_be_bytes());
     driver.simple(Opcode::ENABLE_HCA);
+    let mut command = [0; 2];
+    driver.device.config_read(0x4, &mut command);
+    assert_eq!(command, [6, 0], "the function is as it was");
 }

@@ -86,6 +86,7 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_cq_oi(true)
         .set_cq_resize(true)
         .set_cq_moderation(true);
+    caps.set_vport_counters(true);
     caps.set_device_memory(true)
         .set_pg(true)
         .set_umr_extended_translation_offset(true);
@@ -105,8 +106,7 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
 fn for_ethernet<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_eth_net_offloads(true)
         .set_nic_flow_table(true)
-        .set_roce(true)
-        .set_vport_counters(true);
+        .set_roce(true);
     caps.set_basic_cyclic_rcv_wqe(true).set_end_pad(true);
     caps.set_log_max_current_uc_list(7)
         .set_log_max_current_mc_list(11)

@@ -2,7 +2,9 @@
 
 use wqe_format::mlx5::firmware::register::RegisterId;
 use wqe_format::mlx5::firmware::register::access::AccessRegisterIn;
-use wqe_format::mlx5::firmware::register::counters::PpcntReg;
+use wqe_format::mlx5::firmware::register::counters::{
+    Eth2863CntrsGrpDataLayout, Eth8023CntrsGrpDataLayout, IbExtPortCntrsGrpDataLayout, PpcntReg,
+};
 use wqe_format::mlx5::firmware::register::port::{
     PaosReg, PfccReg, PmlpReg, PmtuReg, PtysReg, PvlcReg,
 };
@@ -11,7 +13,7 @@ use super::Reply;
 use super::refusal::{Refusal, bad_parameter};
 use crate::config::LinkLayer;
 use crate::device::Device;
-use crate::port::{self, MTU};
+use crate::port::{self, Count, FrameCount, MTU, NicPort, Traffic};
 
 /// Where a register's bytes begin, in input and output.
 const DATA: usize = 16;
@@ -42,7 +44,7 @@ pub(super) fn access(device: &mut Device, input: &[u8]) -> Reply {
         RegisterId::PMTU => mtu(device, data)?,
         RegisterId::PVLC => lanes(data)?,
         RegisterId::PAOS => administrative_state(device, data, written)?,
-        RegisterId::PPCNT => counters(data)?,
+        RegisterId::PPCNT => counters(device, data)?,
         RegisterId::PFCC => flow_control(device, data, written)?,
         RegisterId::PMLP => modules(data)?,
         _ => return Err(bad_parameter("there is no such register")),
@@ -145,8 +147,32 @@ fn administrative_state(
     Ok(register.into_inner().to_vec())
 }
 
-/// Counters of the port, in groups; this model's cable never errs.
-fn counters(data: &[u8]) -> Result<Vec<u8>, Refusal> {
+/// Groups of the port's counters (`MLX5_*_COUNTERS_GROUP` of Linux include/linux/mlx5/device.h).
+const GROUP_IEEE_802_3: u8 = 0x0;
+const GROUP_RFC_2863: u8 = 0x1;
+const GROUP_INFINIBAND_EXTENDED: u8 = 0x21;
+
+/// Octets of the frame check sequence, which RFC 2863 counts (`ifInOctets`: with framing characters) and IEEE 802.3 does
+/// not (5.2.2.1.8, `aOctetsTransmittedOK`).
+const CHECK: u64 = 4;
+
+/// Packets of any kind, and octets in them.
+fn sum<const N: usize>(counts: [(u64, u64); N]) -> (u64, u64) {
+    (counts.iter()).fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1))
+}
+
+/// Sets both halves of counters in a group's layout.
+macro_rules! set_counters {
+    ($layout:ident, $($high:ident $low:ident = $value:expr,)*) => {
+        $({
+            let value: u64 = $value;
+            $layout.$high((value >> 32) as u32).$low(value as u32);
+        })*
+    };
+}
+
+/// Counters of the port, in groups; this model's cable never errs, so that those of errors stay 0.
+fn counters(device: &Device, data: &[u8]) -> Result<Vec<u8>, Refusal> {
     let asked = PpcntReg::new(data)?;
     let mut register = PpcntReg::zeroed();
     register
@@ -154,7 +180,79 @@ fn counters(data: &[u8]) -> Result<Vec<u8>, Refusal> {
         .set_local_port(asked.local_port())
         .set_pnat(asked.pnat());
     register.set_grp(asked.grp()).set_prio_tc(asked.prio_tc());
+    let set = register.counter_set_mut();
+    let (rdma, nic) = (&device.port.traffic, &device.port.nic);
+    match asked.grp() {
+        GROUP_INFINIBAND_EXTENDED => infiniband_counters(rdma, set)?,
+        GROUP_IEEE_802_3 => ethernet_counters(rdma, nic, set)?,
+        GROUP_RFC_2863 => interface_counters(rdma, nic, set)?,
+        _ => {}
+    }
     Ok(register.into_inner().to_vec())
+}
+
+/// Data in units of four octets (IBTA 16.1.3.5, `PortXmitData`).
+fn infiniband_counters(rdma: &Traffic, set: &mut [u8]) -> Result<(), Refusal> {
+    let mut group = IbExtPortCntrsGrpDataLayout::new(set)?;
+    let sent = sum([rdma.sent.unicast, rdma.sent.multicast]);
+    let received = sum([rdma.received.unicast, rdma.received.multicast]);
+    set_counters!(group,
+        set_port_xmit_data_high set_port_xmit_data_low = sent.1 / 4,
+        set_port_rcv_data_high set_port_rcv_data_low = received.1 / 4,
+        set_port_xmit_pkts_high set_port_xmit_pkts_low = sent.0,
+        set_port_rcv_pkts_high set_port_rcv_pkts_low = received.0,
+        set_port_unicast_xmit_pkts_high set_port_unicast_xmit_pkts_low = rdma.sent.unicast.0,
+        set_port_multicast_xmit_pkts_high set_port_multicast_xmit_pkts_low = rdma.sent.multicast.0,
+        set_port_unicast_rcv_pkts_high set_port_unicast_rcv_pkts_low = rdma.received.unicast.0,
+        set_port_multicast_rcv_pkts_high set_port_multicast_rcv_pkts_low = rdma.received.multicast.0,
+    );
+    Ok(())
+}
+
+/// Frames of either kind: RDMA packets are frames as well.
+fn ethernet_counters(rdma: &Traffic, nic: &NicPort, set: &mut [u8]) -> Result<(), Refusal> {
+    let mut group = Eth8023CntrsGrpDataLayout::new(set)?;
+    let all = |rdma: &Count, nic: &FrameCount| {
+        let kinds = [nic.unicast, nic.multicast, nic.broadcast];
+        sum([sum(kinds), rdma.unicast, rdma.multicast])
+    };
+    let sent = all(&rdma.sent, &nic.sent);
+    let received = all(&rdma.received, &nic.received);
+    set_counters!(group,
+        set_a_frames_transmitted_ok_high set_a_frames_transmitted_ok_low = sent.0,
+        set_a_frames_received_ok_high set_a_frames_received_ok_low = received.0,
+        set_a_octets_transmitted_ok_high set_a_octets_transmitted_ok_low = sent.1,
+        set_a_octets_received_ok_high set_a_octets_received_ok_low = received.1,
+        set_a_multicast_frames_xmitted_ok_high set_a_multicast_frames_xmitted_ok_low
+            = nic.sent.multicast.0 + rdma.sent.multicast.0,
+        set_a_broadcast_frames_xmitted_ok_high set_a_broadcast_frames_xmitted_ok_low = nic.sent.broadcast.0,
+        set_a_multicast_frames_received_ok_high set_a_multicast_frames_received_ok_low
+            = nic.received.multicast.0 + rdma.received.multicast.0,
+        set_a_broadcast_frames_received_ok_high set_a_broadcast_frames_received_ok_low = nic.received.broadcast.0,
+    );
+    Ok(())
+}
+
+fn interface_counters(rdma: &Traffic, nic: &NicPort, set: &mut [u8]) -> Result<(), Refusal> {
+    let mut group = Eth2863CntrsGrpDataLayout::new(set)?;
+    let octets = |rdma: &Count, nic: &FrameCount| {
+        let kinds = [nic.unicast, nic.multicast, nic.broadcast];
+        let (frames, octets) = sum([sum(kinds), rdma.unicast, rdma.multicast]);
+        octets + CHECK * frames
+    };
+    set_counters!(group,
+        set_if_out_octets_high set_if_out_octets_low = octets(&rdma.sent, &nic.sent),
+        set_if_in_octets_high set_if_in_octets_low = octets(&rdma.received, &nic.received),
+        set_if_out_ucast_pkts_high set_if_out_ucast_pkts_low = rdma.sent.unicast.0 + nic.sent.unicast.0,
+        set_if_in_ucast_pkts_high set_if_in_ucast_pkts_low = rdma.received.unicast.0 + nic.received.unicast.0,
+        set_if_out_multicast_pkts_high set_if_out_multicast_pkts_low
+            = rdma.sent.multicast.0 + nic.sent.multicast.0,
+        set_if_in_multicast_pkts_high set_if_in_multicast_pkts_low
+            = rdma.received.multicast.0 + nic.received.multicast.0,
+        set_if_out_broadcast_pkts_high set_if_out_broadcast_pkts_low = nic.sent.broadcast.0,
+        set_if_in_broadcast_pkts_high set_if_in_broadcast_pkts_low = nic.received.broadcast.0,
+    );
+    Ok(())
 }
 
 /// What pauses the other end: kept, though this model's cable is never full.

@@ -14,6 +14,7 @@ use std::{fs, thread};
 use super::backend::with;
 use super::cable::Cable;
 use crate::cable::{Chance, Faults};
+use crate::device::Device;
 
 /// How often the file is looked for.
 const LOOK: Duration = Duration::from_millis(10);
@@ -82,7 +83,7 @@ fn obey(cable: &Cable, line: &str) -> Result<String, String> {
         Order::Delay(delay) => change(&|faults| Faults { delay, ..faults })?,
         // `MLX5_INITIAL_SEG_HEALTH_SYNDROME_FW_INTERNAL_ERR` of Linux' mlx5_ifc.h.
         Order::Fail(number) => with(device(number)?, |device| device.fail(1)),
-        Order::Reset(number) => with(device(number)?, |device| device.reset()),
+        Order::Reset(number) => with(device(number)?, Device::reset_unasked),
         Order::Status => {
             let mut said = String::new();
             for (number, lane) in cable.lanes().enumerate() {

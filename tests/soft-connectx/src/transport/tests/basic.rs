@@ -405,6 +405,8 @@ fn a_late_copy_is_compared_with_what_was_fetched() {
 #[test]
 fn progress_is_told() {
     use wqe_format::mlx5::firmware::qp::{QueryQpIn, QueryQpOut};
+    use wqe_format::mlx5::firmware::register::access::AccessRegisterIn;
+    use wqe_format::mlx5::firmware::register::counters::{IbExtPortCntrsGrpDataLayout, PpcntReg};
     use wqe_format::mlx5::firmware::vport::{QueryVportCounterIn, QueryVportCounterOut};
 
     let mut bench = Bench::pair(QpKind::Rc);
@@ -442,6 +444,21 @@ fn progress_is_told() {
     };
     // Each a write (LRH 8, BTH 12, RETH 16, 10 bytes in 12, check sum 4) and its acknowledgement (LRH, BTH, AETH 4, check sum).
     let expected = (16, 8 * (52 + 28));
+    // The same in the port's own counters (PPCNT), in units of four octets.
+    let mut input = AccessRegisterIn::zeroed();
+    input
+        .set_opcode(0x805)
+        .set_op_mod(1)
+        .set_register_id(0x5008);
+    let mut asked = PpcntReg::zeroed();
+    asked.set_local_port(1).set_grp(0x21);
+    let input = [&input.into_inner()[..], &asked.into_inner()].concat();
+    let output = crate::command::execute(&mut bench.device, &input);
+    let register = PpcntReg::new(&output[16..]).unwrap();
+    let group = IbExtPortCntrsGrpDataLayout::new(register.counter_set()).unwrap();
+    let words = [group.port_xmit_data_low(), group.port_rcv_data_low()];
+    assert_eq!(words.map(u64::from), [expected.1 / 4; 2]);
+    assert_eq!(u64::from(group.port_unicast_xmit_pkts_low()), expected.0);
     assert_eq!(counters(&mut bench, true), [expected; 2]);
     assert_eq!(counters(&mut bench, false), [(0, 0); 2]);
 }
