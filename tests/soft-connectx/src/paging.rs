@@ -15,6 +15,8 @@ use crate::memory::Range;
 
 /// Kind of event (Linux include/linux/mlx5/device.h `MLX5_PFAULT_SUBTYPE_MEMORY`).
 const MEMORY: u8 = 2;
+/// The queue pair waits for this one: the driver resumes it (`MLX5_MEMORY_PAGE_FAULT_FLAGS_LAST` of Linux mlx5/odp.c).
+const LAST: u8 = 1 << 7;
 /// Unit in which the event counts (`MEMORY_SCHEME_PAGE_FAULT_GRANULARITY` there).
 const PAGE: u64 = 4096;
 
@@ -81,6 +83,7 @@ pub(crate) fn wait(device: &mut Device, qpn: u32, side: Side) -> bool {
 /// `mlx5_eqe_page_fault.memory` of Linux include/linux/mlx5/device.h.
 fn event(token: u64, missed: Range) -> [u8; 28] {
     let mut data = [0; 28];
+    data[0] = LAST;
     let pages = (missed.va % PAGE).saturating_add(missed.len).div_ceil(PAGE);
     // Bits 31:12 count pages; see there.
     let size = u32::try_from(pages.saturating_mul(PAGE)).unwrap_or(!0xfff);
@@ -115,7 +118,7 @@ mod tests {
             len: 4,
         };
         let data = event(0x1122_3344_5566, missed);
-        assert_eq!(data[..6], [0; 6]);
+        assert_eq!(data[..6], [0x80, 0, 0, 0, 0, 0]);
         assert_eq!(data[6..12], [0x11, 0x22, 0x33, 0x44, 0x55, 0x66]);
         assert_eq!(data[12..16], 0x2000_u32.to_be_bytes(), "two pages");
         assert_eq!(data[16..20], [0x12, 0x34, 0x56, 0x78]);

@@ -115,6 +115,8 @@ fn keys_change_by_requests() {
     let mut bench = Bench::pair(QpKind::Rc);
     bench.qp(0x44, QpKind::RegUmr, 1, 0);
     bench.up(0x44);
+    // It has no domain of its own, as the kernel makes it.
+    bench.device.resources.qps.get_mut(0x44).unwrap().pd = 0;
     let mut free = key(1, 0, (0, 1), Vec::new());
     set(&mut free.context, 1, 1, 1);
     free.load();
