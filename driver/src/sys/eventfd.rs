@@ -1,6 +1,6 @@
 //! Event counters, by which one thread or a device wakes another, and waiting for them.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use super::errno::Errno;
@@ -35,10 +35,15 @@ pub fn take(fd: impl AsFd) -> bool {
 
 /// Waits until one of `fds` can be read, a signal comes or the time is over.
 pub fn wait(fds: &[BorrowedFd<'_>], time: Duration) {
+    wait_for(fds.iter().map(AsRawFd::as_raw_fd), time);
+}
+
+/// As [`wait`], for descriptors that the caller knows by number; one that is not open can be read, as `poll(2)` has it.
+pub fn wait_for(fds: impl IntoIterator<Item = RawFd>, time: Duration) {
     let mut polled: Vec<libc::pollfd> = fds
-        .iter()
+        .into_iter()
         .map(|fd| libc::pollfd {
-            fd: fd.as_raw_fd(),
+            fd,
             events: libc::POLLIN,
             revents: 0,
         })

@@ -1,6 +1,7 @@
 //! An open device.
 
 use std::ffi::CString;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use super::device::{Device, Driver, Guid, NodeType};
 use super::discovery;
 use super::event::{self, AsyncEvent};
 use super::gid::{Gid, GidEntry};
+use super::neighbours::Station;
 use super::pd::ProtectionDomain;
 use crate::control::kernel::Uctx;
 use crate::control::mlx5::environment::Environment;
@@ -47,6 +49,8 @@ pub(super) struct ContextInner {
     pub(super) events: UverbsFd,
     device: Device,
     num_comp_vectors: u32,
+    /// Who answers for the addresses of a RoCE port that this process drives.
+    _station: Option<Station>,
 }
 
 /// Whose queues a device has, and how the kernel is reached.
@@ -158,7 +162,7 @@ impl Context {
             .attr
             .base
             .node_guid;
-        let uctx = Uctx::over(objects).map_err(failed)?;
+        let uctx = Uctx::over(objects.clone()).map_err(failed)?;
         let opened = open_mlx5(uctx, action)?;
         let events = match opened.async_event {
             Some(events) => events,
@@ -171,17 +175,26 @@ impl Context {
             driver: Driver::Mlx5,
             abi_version: 1,
             sysfs_path: Default::default(),
-            name,
+            name: name.clone(),
         };
-        let inner = ContextInner {
+        let context = |events, station| ContextInner {
             events: event_file(&KernelRef::Linux, events),
-            family: Family::Mlx5(opened.context),
-            device,
+            family: Family::Mlx5(opened.context.clone()),
+            device: device.clone(),
             num_comp_vectors: opened.num_comp_vectors,
+            _station: station,
         };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let station = match objects.has_neighbours() {
+            true => {
+                // one of its own, or it would keep itself open
+                let events = opened.context.uctx().alloc_async_event();
+                let inner = Arc::new(context(events.map_err(failed)?, None));
+                Some(Station::start(&Self { inner }, &objects)?)
+            }
+            false => None,
+        };
+        let inner = Arc::new(context(events, station));
+        Ok(Self { inner })
     }
 
     /// Opens `device` on a kernel of the caller's choice, for tests.
@@ -217,6 +230,7 @@ impl Context {
             family,
             device: device.clone(),
             num_comp_vectors,
+            _station: None,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -241,6 +255,19 @@ impl Context {
                 .attr,
             num_comp_vectors: self.inner.num_comp_vectors,
         })
+    }
+
+    /// The device's time, in cycles of its clock; [`DeviceAttributes::nanoseconds`] turns a difference into time.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` of a device without a clock, such as rxe.
+    pub fn read_clock(&self) -> Result<u64> {
+        let clock = match &self.inner.family {
+            Family::Mlx5(context) => context.read_clock(),
+            Family::Rxe(_) => None,
+        };
+        clock.ok_or_else(|| Error::kernel("read the device's clock", Errno(libc::EOPNOTSUPP)))
     }
 
     /// Attributes of a port, numbered from 1.
@@ -299,6 +326,41 @@ impl Context {
             }
             Err(errno) => Err(Error::kernel("query the GID table", errno)),
         }
+    }
+
+    /// Gives a RoCE port that this process drives an IP address, for RoCE v2: answers the index of its GID. Peers learn the
+    /// port's MAC address from now on, by ARP and neighbour discovery.
+    ///
+    /// # Errors
+    ///
+    /// The table is full. `EOPNOTSUPP` on InfiniBand, and where a kernel drives the port: there addresses are its network
+    /// device's.
+    pub fn add_address(&self, address: IpAddr) -> Result<u32> {
+        let failed = |errno| Error::kernel(format!("give the port the address {address}"), errno);
+        let gid = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let objects = self.inner.uctx().objects();
+        let objects = objects.ok_or(failed(Errno(libc::EOPNOTSUPP)))?;
+        objects
+            .add_gid(gid.octets(), types::GidType::ROCE_V2)
+            .map_err(failed)
+    }
+
+    /// Says at which MAC address a neighbour is, or the router that leads to it, of a RoCE port that this process drives.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` where a kernel drives the port: there its network device's tables tell.
+    pub fn add_neighbour(&self, gid: Gid, mac: [u8; 6]) -> Result<()> {
+        let refused = || {
+            let action = format!("say where {gid} is");
+            Error::kernel(action, Errno(libc::EOPNOTSUPP))
+        };
+        let objects = self.inner.uctx().objects().ok_or_else(refused)?;
+        objects.add_neighbour(gid.0, mac);
+        Ok(())
     }
 
     /// The first RoCE v2 GID of a port that is no link-local one, else the first GID: what to give peers

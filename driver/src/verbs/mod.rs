@@ -16,6 +16,7 @@ mod id;
 mod mlx5;
 mod mr;
 mod mw;
+mod neighbours;
 mod pd;
 mod post;
 mod qp;

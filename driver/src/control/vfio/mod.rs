@@ -40,6 +40,7 @@ pub mod hca;
 mod iova;
 pub mod linux;
 pub mod memory;
+pub mod neighbour;
 pub mod objects;
 mod pages;
 pub mod pci;

@@ -12,6 +12,7 @@ use zerocopy::IntoBytes;
 
 use super::{QpInner, QueuePair, RawPacket};
 use crate::error::{Error, Result};
+use crate::sys::errno::Errno;
 use crate::verbs::context::Family;
 
 /// `IB_FLOW_SPEC_ETH`, `_IPV4`, `_TCP` and `_UDP` (`include/rdma/ib_verbs.h`, which uapi has no names for).
@@ -197,6 +198,16 @@ impl QueuePair<RawPacket> {
         };
         let handle =
             made.map_err(|errno| Error::kernel(format!("let packets in by {packets:?}"), errno))?;
+        Ok(FlowRule { qp, handle })
+    }
+
+    /// Lets ARP and neighbour discovery in, of a port that this process drives, as far as no other rule takes them.
+    pub(in crate::verbs) fn steer_neighbours(&self) -> Result<FlowRule> {
+        let failed = |errno| Error::kernel("let ARP and neighbour discovery in", errno);
+        let qp = Arc::clone(&self.send.shared);
+        let objects = qp.pd.context.uctx().objects();
+        let objects = objects.ok_or(failed(Errno(libc::EOPNOTSUPP)))?;
+        let handle = objects.steer_neighbours(qp.handle).map_err(failed)?;
         Ok(FlowRule { qp, handle })
     }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use uverbs_abi::types::QpState;
+use uverbs_abi::types::{QpState, QpType};
 use wqe_format::rxe::Sge;
 
 use super::{Marker, QpInner, Service};
@@ -59,8 +59,9 @@ impl<T: Service> RecvHalf<T> {
 
     /// Gives back the buffer of a completed receive; `None` if it was not posted here, or not safely.
     pub fn reclaim(&mut self, completion: &Completion) -> Option<RegionSlice> {
-        let ours =
-            completion.queue == self.shared.recv_cq.id && completion.qp_num() == self.shared.qp_num;
+        // completions of raw packets have their rule's tag in the number's place; the token tells whose it is as well
+        let ours = completion.queue == self.shared.recv_cq.id
+            && (T::QP_TYPE == QpType::RAW_PACKET || completion.qp_num() == self.shared.qp_num);
         if ours {
             self.tokens.reclaim(completion.wr_id())
         } else {

@@ -1,12 +1,12 @@
 //! Address handles and multicast groups.
 //!
-//! On Ethernet a path needs the peer's MAC address. The kernel asks the network; without a network device the
-//! address is taken from the GID where that tells it, as those of ports that nobody gave an address do: a
-//! link-local GID made of the MAC address, our own GIDs, multicast groups. For others [`Objects::add_neighbour`] says it.
+//! On Ethernet a path needs the peer's MAC address. It is taken from the GID where that tells it, as those of ports that
+//! nobody gave an address do: a link-local GID made of the MAC address, our own GIDs, multicast groups. For others
+//! [`Objects::add_neighbour`] says it, or the network is [asked](Network).
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use uverbs_abi::handle::{Ah, Pd, Qp};
 use uverbs_abi::types::QpType;
@@ -18,17 +18,29 @@ use wqe_format::mlx5::firmware::multicast::AttachToMcgIn;
 use super::Objects;
 use super::domain::Pdn;
 use super::gid::mac_of_link_local;
+use crate::control::vfio::neighbour::Network;
 use crate::sys::errno::Errno;
 
 /// An address handle: nothing of the device's.
 #[derive(Debug)]
 pub(super) struct AddressHandle {
-    _pd: std::sync::Arc<Pdn>,
+    _pd: Arc<Pdn>,
 }
 
-/// MAC addresses that somebody said.
+/// MAC addresses that the program said, and who asks for others.
 #[derive(Debug, Default)]
-pub(super) struct Neighbours(Mutex<HashMap<[u8; 16], [u8; 6]>>);
+pub(super) struct Neighbours {
+    said: Mutex<HashMap<[u8; 16], [u8; 6]>>,
+    network: Mutex<Option<Weak<dyn Network>>>,
+}
+
+impl Neighbours {
+    /// Who asks the network.
+    pub(super) fn network(&self) -> Option<Arc<dyn Network>> {
+        let network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        network.as_ref().and_then(Weak::upgrade)
+    }
+}
 
 /// Multicast groups of queue pairs.
 #[derive(Debug, Default)]
@@ -51,26 +63,27 @@ fn is_group(address: Ipv6Addr) -> bool {
 impl Objects {
     /// Says at which MAC address a GID, or the router to it, is.
     pub fn add_neighbour(&self, gid: [u8; 16], mac: [u8; 6]) {
-        let mut known = self
-            .neighbours
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        known.insert(gid, mac);
+        let said = &self.neighbours.said;
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.insert(gid, mac);
     }
 
-    /// The MAC address of a destination on Ethernet. `EHOSTUNREACH` if nobody knows it.
+    /// Says who asks the network for MAC addresses.
+    pub fn set_network(&self, network: Weak<dyn Network>) {
+        let place = &self.neighbours.network;
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(network);
+    }
+
+    /// The MAC address of a destination on Ethernet. `ETIMEDOUT` if nobody in the network says it, `EHOSTUNREACH` if there
+    /// is nobody to ask.
     pub(super) fn resolve(&self, attr: &AhAttr) -> Result<[u8; 6], Errno> {
         let gid = &attr.grh.dgid;
-        let known = self
-            .neighbours
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(mac) = known.get(gid) {
+        let said = &self.neighbours.said;
+        let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mac) = said.get(gid) {
             return Ok(*mac);
         }
-        drop(known);
+        drop(said);
         if self.is_own(gid) {
             return self.mac();
         }
@@ -81,7 +94,14 @@ impl Objects {
                 _ => [0x33, 0x33, gid[12], gid[13], gid[14], gid[15]],
             });
         }
-        mac_of_link_local(gid).ok_or(Errno(libc::EHOSTUNREACH))
+        if let Some(mac) = mac_of_link_local(gid) {
+            return Ok(mac);
+        }
+        let network = self.neighbours.network();
+        let network = network.ok_or(Errno(libc::EHOSTUNREACH))?;
+        let index = attr.grh.sgid_index.into();
+        let source = self.query_gid_entry(attr.port_num.into(), index)?;
+        network.ask(&source.gid, gid)
     }
 
     /// Makes an address handle; on Ethernet with the MAC address of the destination.

@@ -9,9 +9,11 @@ use std::sync::{Mutex, PoisonError};
 use uverbs_abi::types::{GidEntry, GidType};
 use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::hca_vport::{QueryHcaVportGidIn, QueryHcaVportGidOut};
+use wqe_format::mlx5::firmware::nic_vport::ModifyNicVportContextIn;
 use wqe_format::mlx5::firmware::roce::SetRoceAddressIn;
 
 use super::Objects;
+use crate::control::vfio::neighbour::{GROUPS, solicited};
 use crate::sys::errno::Errno;
 
 /// `roce_version` and `roce_l3_type` of an entry (Linux `mlx5/device.h` `MLX5_ROCE_VERSION_*`,
@@ -20,6 +22,9 @@ const VERSION_1: u8 = 0;
 const VERSION_2: u8 = 2;
 const L3_IPV4: u8 = 0;
 const L3_IPV6: u8 = 1;
+
+/// `allowed_list_type` of groups (Linux `mlx5/vport.h` `MLX5_NVPRT_LIST_TYPE_MC`).
+const GROUP_LIST: u8 = 1;
 
 /// The first bytes of an IPv4 address in a GID.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -77,10 +82,65 @@ impl Objects {
             return Ok(());
         }
         let gid = link_local(self.mac()?);
+        self.enable_roce()?;
         for kind in [GidType::ROCE_V1, GidType::ROCE_V2] {
             self.add_gid(gid, kind)?;
         }
         Ok(())
+    }
+
+    /// Lets the port do RoCE at all, as the kernel's driver does before it fills the table (`mlx5_nic_vport_enable_roce`).
+    fn enable_roce(&self) -> Result<(), Errno> {
+        let mut command = ModifyNicVportContextIn::zeroed();
+        command.set_opcode(Opcode::MODIFY_NIC_VPORT_CONTEXT.0);
+        { command.field_select_mut() }.set_roce_en(true);
+        { command.nic_vport_context_mut() }.set_roce_en(true);
+        self.run_bytes::<16>(command.as_bytes()).map(drop)
+    }
+
+    /// Says which groups' packets the port takes, beside those of multicast groups that queue pairs are in.
+    fn listen(&self, groups: &[[u8; 6]]) -> Result<(), Errno> {
+        // lists are as long as they are (`mlx5_modify_nic_vport_mac_list`), and begin where the context names them
+        let mut bytes = vec![0; ModifyNicVportContextIn::SIZE + groups.len() * 8];
+        for (place, mac) in bytes[ModifyNicVportContextIn::SIZE..]
+            .chunks_exact_mut(8)
+            .zip(groups)
+        {
+            place[2..].copy_from_slice(mac);
+        }
+        let mut command =
+            ModifyNicVportContextIn::new(&mut bytes[..]).map_err(|_| Errno(libc::EINVAL))?;
+        command.set_opcode(Opcode::MODIFY_NIC_VPORT_CONTEXT.0);
+        { command.field_select_mut() }.set_addresses_list(true);
+        { command.nic_vport_context_mut() }
+            .set_allowed_list_type(GROUP_LIST)
+            .set_allowed_list_size(groups.len() as u16);
+        self.run_bytes::<16>(&bytes).map(drop)
+    }
+
+    /// Takes the packets by which peers ask for the port's addresses.
+    pub fn listen_to_neighbours(&self) -> Result<(), Errno> {
+        let mut groups = GROUPS.to_vec();
+        for gid in self.own_gids() {
+            groups.extend(solicited(&gid).filter(|group| !groups.contains(group)));
+        }
+        self.listen(&groups)
+    }
+
+    /// Whether the port is one whose peers are found by asking, and can be asked.
+    pub fn has_neighbours(&self) -> bool {
+        let caps = &self.caps.general;
+        let frames = caps.eth_net_offloads() && caps.nic_flow_table();
+        self.caps.is_ethernet() && caps.roce() && frames
+    }
+
+    /// The port's addresses, each once.
+    pub fn own_gids(&self) -> Vec<[u8; 16]> {
+        let table = self.gids.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gids: Vec<_> = table.iter().flatten().map(|(gid, _)| *gid).collect();
+        gids.sort_unstable();
+        gids.dedup();
+        gids
     }
 
     /// Adds an address to a RoCE port's table; answers its index. `ENOSPC` if it is full.
@@ -100,6 +160,11 @@ impl Objects {
             table.push(None);
         }
         table[index] = Some((gid, kind));
+        drop(table);
+        if let Some(network) = self.neighbours.network() {
+            self.listen_to_neighbours()?;
+            network.announce(&gid);
+        }
         Ok(index as u32)
     }
 
@@ -161,7 +226,7 @@ impl Objects {
     }
 
     /// Whether a GID is one of this port's.
-    pub(super) fn is_own(&self, gid: &[u8; 16]) -> bool {
+    pub fn is_own(&self, gid: &[u8; 16]) -> bool {
         let table = self.gids.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.iter().flatten().any(|(own, _)| own == gid)
     }

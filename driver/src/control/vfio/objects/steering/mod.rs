@@ -19,6 +19,7 @@ use uverbs_abi::write::flow::FlowAttr;
 
 use super::Objects;
 use super::raw::RawObject;
+use crate::control::vfio::neighbour::{ARP, ICMPV6};
 use crate::sys::errno::Errno;
 
 use specs::Match;
@@ -55,6 +56,8 @@ const MULTICAST_DEFAULT: u32 = 2;
 const LAST: u16 = 14;
 const GROUPS: u8 = 15;
 const LEFTOVERS: u8 = 16;
+/// Rules of the driver itself come behind those of programs.
+const OWN: u8 = 17;
 
 impl Objects {
     /// Makes a rule that gives packets to `qp`. `specs` are the specifications one after the other.
@@ -92,6 +95,15 @@ impl Objects {
             false => Target::Tir(tir),
         };
         self.add_rule(object, target, matches, said.tag)
+    }
+
+    /// Gives ARP and neighbour discovery to a queue pair, as far as no rule of the program's takes them.
+    pub fn steer_neighbours(&self, qp: Qp) -> Result<Flow, Errno> {
+        let object = self.raws.get(qp.0)?;
+        let tir = object.tir().ok_or(Errno(libc::EINVAL))?;
+        let wants = [Match::ether_type(ARP), Match::ipv6_protocol(ICMPV6)];
+        let wants = wants.into_iter().map(|wants| (OWN, wants)).collect();
+        self.add_rule(object, Target::Tir(tir), wants, 0)
     }
 
     fn add_rule(

@@ -78,6 +78,23 @@ impl Match {
         all
     }
 
+    /// Packets of a type.
+    pub(super) fn ether_type(value: u16) -> Self {
+        let mut all = Self::all();
+        all.set(|set, mask| {
+            set.set_ethertype(if mask { u16::MAX } else { value });
+        });
+        all
+    }
+
+    /// Packets of IPv6 with this protocol.
+    pub(super) fn ipv6_protocol(value: u8) -> Self {
+        let mut all = Self::all();
+        all.version(6);
+        all.protocol(value);
+        all
+    }
+
     /// Whether only groups' packets match.
     pub(super) fn only_groups(&self) -> bool {
         let at = |bytes: &[u8; BYTES]| {
