@@ -45,6 +45,16 @@ impl DeviceAttributes {
             version as u16,
         )
     }
+
+    /// Time that so many cycles of the device's clock take, in nanoseconds; 0 of a device that does not say how fast its
+    /// clock is.
+    pub fn nanoseconds(&self, cycles: u64) -> u128 {
+        // the frequency is in kHz: a cycle is a million nanoseconds divided by it
+        let nanoseconds = u128::from(cycles) * 1_000_000;
+        nanoseconds
+            .checked_div(self.extended.hca_core_clock.into())
+            .unwrap_or(0)
+    }
 }
 
 /// Attributes of a port. Derefs to the kernel's answer.

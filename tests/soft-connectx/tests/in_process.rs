@@ -86,6 +86,21 @@ fn completion_channels_wake() {
     writes_on_a_channel(&context, 50, |_| (), || ());
 }
 
+/// The clock of the initialization segment, against this machine's.
+#[test]
+fn the_clock_goes_as_fast_as_it_says() {
+    let context = Context::over_pci(device(LinkLayer::InfiniBand, 1)).unwrap();
+    let attributes = context.query_device().unwrap();
+    let start = std::time::Instant::now();
+    let first = context.read_clock().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    let cycles = context.read_clock().unwrap() - first;
+    let took = start.elapsed().as_nanos();
+    let told = attributes.nanoseconds(cycles);
+    // the device in this process looks at the time when its thread runs, which may be a while ago
+    assert!((took / 2..=took * 2).contains(&told), "{told} ns of {took}");
+}
+
 /// Opening and closing leaves nothing: no descriptor, no mapping, no page with the device.
 #[test]
 fn nothing_is_left_behind() {

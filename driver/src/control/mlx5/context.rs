@@ -362,6 +362,9 @@ impl Mlx5Context {
 
     /// The device's time, in its own units; `None` if it cannot be read.
     pub fn read_clock(&self) -> Option<u64> {
+        if let Some(objects) = self.uctx.objects() {
+            return objects.platform().timer().ok();
+        }
         let (mapping, offset) = self.core_clock.as_ref()?;
         // SAFETY: the offset is a multiple of 8 within the page, checked when the answer was read.
         let high: NonNull<u32> = unsafe { mapping.start().add(*offset) }.cast();

@@ -68,6 +68,10 @@ impl Platform for Hca {
         self.pci().write_combining()
     }
 
+    fn timer(&self) -> Result<u64, Errno> {
+        Hca::timer(self)
+    }
+
     fn doorbell_page(&self, number: u32) -> Result<BarMapping, Errno> {
         let at = u64::from(number) * UAR_PAGE;
         if at + UAR_PAGE > self.pci().bar_len() {

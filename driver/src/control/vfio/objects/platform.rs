@@ -23,6 +23,9 @@ pub trait Platform: Commands {
     /// Whether stores to doorbell pages are combined, which BlueFlame needs.
     fn write_combining(&self) -> bool;
 
+    /// The device's time, in its own units.
+    fn timer(&self) -> Result<u64, Errno>;
+
     /// Maps the doorbell page of this number: 4 KiB of BAR 0.
     fn doorbell_page(&self, number: u32) -> Result<BarMapping, Errno>;
 

@@ -60,7 +60,11 @@ impl Objects {
                 return Err(Errno(libc::EINVAL));
             }
             let entry = self.query_gid_entry(dest.port_num.into(), dest.sgid_index.into())?;
-            let mac = self.resolve(&route(dest))?;
+            // an initiator of dynamic connections says with each request where to, so the kernel does not ask for it
+            let mac = match qp_type {
+                QpType::DRIVER => [0; 6],
+                _ => self.resolve(&route(dest))?,
+            };
             let udp = entry.gid_type == GidType::ROCE_V2;
             let connected = matches!(
                 qp_type,

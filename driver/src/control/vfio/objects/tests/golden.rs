@@ -39,10 +39,14 @@ const EXPLAINED: [&str; 8] = [
 ];
 
 /// The kernel's command of a program.
-fn golden(program: &str, opcode: &str) -> Vec<u8> {
-    let text = include_str!("mlx5_core.trace");
+pub(super) fn golden(program: &str, opcode: &str) -> Vec<u8> {
+    let texts = [
+        include_str!("mlx5_core.trace"),
+        include_str!("mlx5_roce.trace"),
+    ];
     let title = format!("{program} {opcode}");
-    let mut lines = text.lines().skip_while(|line| *line != title).skip(1);
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let mut lines = lines.skip_while(|line| *line != title).skip(1);
     let lines = lines.by_ref().take_while(|line| !line.is_empty());
     let words = lines.flat_map(|line| line.split(' ').skip(1));
     words
@@ -76,12 +80,26 @@ fn differences(layout: &'static Layout, ours: &[u8], kernel: &[u8]) -> BTreeSet<
     names
 }
 
+/// Whether the last command of its kind is the kernel's.
 #[track_caller]
-fn same(device: &Recorder, program: &str, opcode: Opcode) {
-    let (ours, kernel) = (device.last(), golden(program, opcode.name().unwrap()));
+pub(super) fn same(device: &Recorder, program: &str, opcode: Opcode) {
+    same_but(device, program, opcode, &[]);
+}
+
+/// The same, but for fields whose difference the caller explains.
+#[track_caller]
+pub(super) fn same_but(device: &Recorder, program: &str, opcode: Opcode, explained: &[&str]) {
+    let (ours, kernel) = (
+        device.last_of(opcode),
+        golden(program, opcode.name().unwrap()),
+    );
+    assert!(
+        !kernel.is_empty(),
+        "{program} {opcode:?} is not in the traces"
+    );
     let layout = opcode.input().unwrap();
     let mut names = differences(layout, &ours, &kernel);
-    for explained in EXPLAINED {
+    for explained in EXPLAINED.iter().chain(explained) {
         names.remove(explained);
     }
     assert!(

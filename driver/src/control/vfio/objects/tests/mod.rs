@@ -2,6 +2,7 @@
 
 mod commands;
 mod golden;
+mod golden_roce;
 mod refusals;
 
 use std::collections::VecDeque;
@@ -12,6 +13,8 @@ use uverbs_abi::udata::mlx5 as udata;
 use wqe_format::mlx5::firmware::caps::CapType;
 use wqe_format::mlx5::firmware::caps::command::{QueryHcaCapIn, QueryHcaCapOut};
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+use wqe_format::mlx5::firmware::caps::roce::RoceCap;
+use wqe_format::mlx5::firmware::nic_vport::QueryNicVportContextOut;
 use wqe_format::mlx5::firmware::{Opcode, Status};
 
 use super::{Identity, Mapped, Objects, Platform};
@@ -39,6 +42,14 @@ impl Recorder {
     /// The last command.
     fn last(&self) -> Vec<u8> {
         self.seen.lock().unwrap().last().unwrap().clone()
+    }
+
+    /// The last command of a kind.
+    fn last_of(&self, opcode: Opcode) -> Vec<u8> {
+        let seen = self.seen.lock().unwrap();
+        let is_one = |input: &&Vec<u8>| input[..2] == opcode.0.to_be_bytes();
+        let last = seen.iter().rev().find(is_one);
+        last.unwrap_or_else(|| panic!("no {opcode:?}")).clone()
     }
 
     fn opcodes(&self) -> Vec<Opcode> {
@@ -82,7 +93,10 @@ impl Recorder {
             .set_imaicl(true)
             .set_sctr_data_cqe(true)
             .set_dct(true)
-            .set_port_type(self.ethernet.into());
+            .set_port_type(self.ethernet.into())
+            .set_eth_net_offloads(self.ethernet)
+            .set_nic_flow_table(self.ethernet)
+            .set_roce(self.ethernet);
         caps
     }
 }
@@ -98,10 +112,26 @@ impl Commands for Recorder {
         if opcode == Opcode::QUERY_HCA_CAP {
             let asked = QueryHcaCapIn::new(input).unwrap();
             let mut answer = QueryHcaCapOut::new(output).unwrap();
-            if CapType::of_op_mod(asked.op_mod()).0 == CapType::GENERAL {
-                let caps = self.caps();
-                answer.capability_mut()[..CmdHcaCap::SIZE].copy_from_slice(caps.as_bytes());
+            match CapType::of_op_mod(asked.op_mod()).0 {
+                CapType::GENERAL => {
+                    let caps = self.caps();
+                    answer.capability_mut()[..CmdHcaCap::SIZE].copy_from_slice(caps.as_bytes());
+                }
+                CapType::ROCE => {
+                    let mut caps = RoceCap::zeroed();
+                    caps.set_roce_address_table_size(16);
+                    answer.capability_mut()[..RoceCap::SIZE].copy_from_slice(caps.as_bytes());
+                }
+                _ => {}
             }
+            return Ok(());
+        }
+        if opcode == Opcode::QUERY_NIC_VPORT_CONTEXT {
+            let mut answer = QueryNicVportContextOut::new(output).unwrap();
+            let mut port = answer.nic_vport_context_mut();
+            port.permanent_address_mut()
+                .set_mac_addr_47_32(2)
+                .set_mac_addr_31_0(0xc900_0001);
             return Ok(());
         }
         self.seen.lock().unwrap().push(input.to_vec());
@@ -130,6 +160,10 @@ impl Platform for Recorder {
 
     fn write_combining(&self) -> bool {
         false
+    }
+
+    fn timer(&self) -> Result<u64, Errno> {
+        Ok(7)
     }
 
     fn doorbell_page(&self, _number: u32) -> Result<BarMapping, Errno> {
