@@ -42,6 +42,9 @@ pub(crate) struct Mlx5 {
     /// Address of the page where completion queues are armed, for programs that arm them themselves.
     #[cfg(feature = "drop-in")]
     arming_page: Box<usize>,
+    /// Numbers that the program keeps from queue pairs; the kernel frees them with the context.
+    #[cfg(feature = "drop-in")]
+    reserved: dv::numbers::Reserved,
 }
 
 impl Mlx5 {
@@ -54,6 +57,12 @@ impl Mlx5 {
     #[cfg(feature = "drop-in")]
     pub(crate) fn arming_page(&self) -> *const usize {
         &raw const *self.arming_page
+    }
+
+    /// Numbers that the program keeps from queue pairs.
+    #[cfg(feature = "drop-in")]
+    pub(crate) fn reserved(&self) -> &dv::numbers::Reserved {
+        &self.reserved
     }
 
     /// How many threads its queues are used from, but for what a program says of single ones.
@@ -94,6 +103,8 @@ impl Mlx5 {
                         .as_ptr()
                         .expose_provenance(),
                 ),
+                #[cfg(feature = "drop-in")]
+                reserved: dv::numbers::Reserved::default(),
                 context: opened.context,
             },
         })

@@ -149,6 +149,22 @@ static void queue_pairs(struct ibv_context *context, struct ibv_pd *pd, struct i
 	}
 }
 
+/* What needs capabilities that this firmware does not have, and what is wrong with it whatever they are. */
+static void states(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	uint32_t number = 0;
+	NUMBER(mlx5dv_reserved_qpn_alloc(context, &number));
+	NUMBER(number);
+	NUMBER(mlx5dv_reserved_qpn_dealloc(context, 0x1234));
+	enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+	for (int t = 0; t < 3; t++) {
+		struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = types[t], .cap = { 1, 1, 1, 1 } };
+		struct ibv_qp *qp = ibv_create_qp(pd, &init);
+		NUMBER(mlx5dv_modify_qp_udp_sport(qp, 55555));
+		NUMBER(ibv_destroy_qp(qp));
+	}
+}
+
 int main(void)
 {
 	int count;
@@ -183,6 +199,7 @@ int main(void)
 	NUMBER(shown_srq.tail);
 	NUMBER(shown_srq.comp_mask);
 	queue_pairs(context, pd, cq, srq);
+	states(context, pd, cq);
 	NUMBER(ibv_destroy_srq(srq));
 	NUMBER(ibv_destroy_cq(cq));
 	NUMBER(ibv_destroy_cq(wide));

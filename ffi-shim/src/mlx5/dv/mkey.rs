@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use oxverbs::ffi_core::Errno;
+use oxverbs::ffi_core::wqe_format::mlx5::firmware::bits;
 
 use super::{EOPNOTSUPP, devx, ours};
 use crate::abi::dv::{mlx5dv_mkey, mlx5dv_mkey_init_attr};
@@ -42,29 +43,20 @@ const OUTPUT: usize = 0x10;
 /// Where the context of the key is in it.
 const CONTEXT: usize = 0x10;
 
-/// Sets bits of a big-endian structure, counted from the most significant bit of its first byte.
-fn put(bytes: &mut [u8], first: usize, width: usize, value: u32) {
-    for bit in 0..width {
-        let set = value >> (width - 1 - bit) & 1;
-        let at = first + bit;
-        bytes[at / 8] |= (set as u8) << (7 - at % 8);
-    }
-}
-
 fn command(pdn: u32, entries: u32, flags: u32) -> [u8; INPUT] {
     let mut input = [0; INPUT];
     input[..2].copy_from_slice(&CREATE_MKEY.to_be_bytes());
     // `mlx5_ifc.h`, `mkc`: free, configured by work requests, entries with lengths, local reads, any queue pair.
     let context = &mut input[CONTEXT..];
-    put(context, 0x01, 1, 1);
-    put(context, 0x10, 1, 1);
-    put(context, 0x15, 1, 1);
-    put(context, 0x16, 2, 2);
-    put(context, 0x20, 24, 0xff_ffff);
-    put(context, 0x68, 24, pdn);
-    put(context, 0x1a0, 32, entries);
+    bits::set(context, 0x01, 1, 1);
+    bits::set(context, 0x10, 1, 1);
+    bits::set(context, 0x15, 1, 1);
+    bits::set(context, 0x16, 2, 2);
+    bits::set(context, 0x20, 24, 0xff_ffff);
+    bits::set(context, 0x68, 24, pdn.into());
+    bits::set(context, 0x1a0, 32, entries.into());
     if flags & flag::REMOTE_INVALIDATE != 0 {
-        put(context, 0x67, 1, 1);
+        bits::set(context, 0x67, 1, 1);
     }
     input
 }

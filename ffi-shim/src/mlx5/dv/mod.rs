@@ -16,8 +16,10 @@ mod devx;
 pub(crate) mod flow;
 mod memory;
 pub(crate) mod mkey;
+pub(crate) mod numbers;
 mod objects;
 mod qp;
+mod state;
 mod unsupported;
 
 pub(crate) const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);

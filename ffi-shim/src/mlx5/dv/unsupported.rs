@@ -82,11 +82,8 @@ refused! {
     mlx5dv_map_ah_to_qp
     mlx5dv_modify_qp_lag_port
     mlx5dv_modify_qp_sched_elem
-    mlx5dv_modify_qp_udp_sport
     mlx5dv_qp_cancel_posted_send_wrs
     mlx5dv_query_qp_lag_port
-    mlx5dv_reserved_qpn_alloc
-    mlx5dv_reserved_qpn_dealloc
     mlx5dv_sched_leaf_destroy
     mlx5dv_sched_leaf_modify
     mlx5dv_sched_node_destroy
