@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     candidate: Provider,
     /// Not the suite, but faults: two mlx5 devices joined by a cable; frames are lost, the cable is cut, keys and lengths are
     /// wrong, a device fails or is reset, all under traffic. The completions and events must be the same.
-    #[arg(long, conflicts_with = "filter")]
+    #[arg(long, conflicts_with_all = ["filter", "drop_in"])]
     faults: bool,
 }
 

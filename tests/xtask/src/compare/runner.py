@@ -63,9 +63,8 @@ class WithoutLibmlx5(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-# Unless ours stands in its place.
-drop_in = any(os.path.exists(os.path.join(d, "libmlx5.so.1")) for d in os.environ.get("LD_LIBRARY_PATH", "").split(":"))
-if expected == "liboxverbs" and device.startswith("mlx5") and not drop_in:
+# Where ours stands in its place, what must serve is named for that.
+if expected == "liboxverbs" and device.startswith("mlx5"):
     sys.meta_path.insert(0, WithoutLibmlx5())
 
 from args_parser import parser  # noqa: E402
@@ -77,6 +76,9 @@ from pyverbs.device import get_device_list  # noqa: E402
 # libmlx5 is a library of its own, of which the provider's file is another name.
 OFFICIAL = r"libmlx5(-rdmav\d+)?\.so[.\d]*" if device.startswith(("mlx5", "vfio:")) else r"librxe-rdmav\d+\.so"
 PROVIDER = re.compile(r"/(" + OFFICIAL + r"|liboxverbs[^/]*\.so)$")
+
+# Beginnings of the names of libraries that pyverbs itself links.
+LINKED = ("libmlx5", "liboxverbs_mlx5")
 
 
 def providers():
@@ -205,9 +207,10 @@ def main():
     for module in tests.__test_modules__:
         for case in cases(unittest.defaultTestLoader.loadTestsFromModule(module)):
             everything.setdefault(case.id(), case)
-    # Official's is loaded with the suite, see above.
-    if [name for name in providers() if not name.startswith("libmlx5") or expected != "libmlx5"]:
-        sys.exit(f"a provider was loaded before the first test: {providers()}")
+    # libmlx5, or ours in its place, is loaded with the suite, see above.
+    early = [name for name in providers() if expected not in LINKED or not name.startswith(expected)]
+    if early:
+        sys.exit(f"a provider was loaded before the first test: {early}")
     if which.startswith("@"):
         with open(which[1:]) as file:
             wanted = file.read().split()

@@ -260,12 +260,14 @@ pub(super) fn provider_file(provider: Provider, config: &Config) -> &'static str
     match (provider, config.device) {
         (Provider::Official, Device::Rxe) => "librxe-rdmav",
         (Provider::Official, Device::Mlx5 | Device::Vfio) => "libmlx5",
+        // The suite's own modules link what stands in libmlx5's place, so that has to serve, not the plug-in.
+        (Provider::Ours, Device::Mlx5) if config.drop_in => "liboxverbs_mlx5",
         (Provider::Ours, _) => "liboxverbs",
     }
 }
 
 /// A command under a provider, in a guest that has ours.
-pub(super) fn under(provider: Provider, config: &Config, command: &str) -> String {
+pub(crate) fn under(provider: Provider, config: &Config, command: &str) -> String {
     if provider == Provider::Official && config.provider == Provider::Ours {
         // In a mount namespace of its own, Debian's configuration is uncovered again.
         format!(
