@@ -182,6 +182,8 @@ pub struct Config {
     pub kernel: Kernel,
     /// Userland, and with it the rdma-core.
     pub userland: Userland,
+    /// Whether the userland has the programs that only `cargo xtask apps` runs (UCX, fio).
+    pub apps: bool,
     /// Provider that libibverbs finds.
     pub provider: Provider,
     /// Whether our provider stands in the place of `libmlx5.so.1` too, with its interface.
@@ -226,6 +228,7 @@ impl Default for Config {
         Self {
             kernel: Kernel::default(),
             userland: Userland::default(),
+            apps: false,
             provider: Provider::default(),
             drop_in: false,
             profile: Profile::default(),

@@ -125,7 +125,7 @@ impl Guest {
             let cache = Cache::open(config.refresh)?;
             let tools = Tools::get(&cache)?;
             let kernel = KernelKit::get(&cache, config.kernel, config.device, &tools)?;
-            let root = kits::userland(&cache, config.userland)?;
+            let root = kits::userland(&cache, config.userland, config.apps)?;
             (tools, kernel, root, cache.path("runs"))
         };
         fs::create_dir_all(&runs)?;

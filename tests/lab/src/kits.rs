@@ -51,38 +51,53 @@ const QEMU: Recipe = Recipe {
     version: 1,
 };
 
-const GUEST_PACKAGES: &[&str] = &[
-    "mawk",
-    "mount",
-    "rdma-core",
-    "ibverbs-utils",
-    "ibverbs-providers",
-    "rdmacm-utils",
-    "librdmacm1",
-    "python3",
-    "python3-pyverbs",
-    // pyverbs' tests of DevX and of VFIO build commands with it.
-    "python3-scapy",
-    "perftest",
-    "qperf",
-    "iproute2",
-    "iputils-ping",
-    "netbase",
-    "strace",
-    "kmod",
-    "busybox",
-    "ethtool",
-    "procps",
-    "valgrind",
-    // valgrind reads libc's symbols to replace malloc.
-    "libc6-dbg",
-];
+/// What every guest's root has, and more.
+macro_rules! guest_packages {
+    ($($more:literal,)*) => {
+        &[
+            "mawk",
+            "mount",
+            "rdma-core",
+            "ibverbs-utils",
+            "ibverbs-providers",
+            "rdmacm-utils",
+            "librdmacm1",
+            "python3",
+            "python3-pyverbs",
+            // pyverbs' tests of DevX and of VFIO build commands with it.
+            "python3-scapy",
+            "perftest",
+            "qperf",
+            "iproute2",
+            "iputils-ping",
+            "netbase",
+            "strace",
+            "kmod",
+            "busybox",
+            "ethtool",
+            "procps",
+            "valgrind",
+            // valgrind reads libc's symbols to replace malloc.
+            "libc6-dbg",
+            $($more,)*
+        ]
+    };
+}
 
-const fn userland_recipe(name: &'static str, suites: &'static [&'static str]) -> Recipe {
+const GUEST_PACKAGES: &[&str] = guest_packages![];
+
+/// With the programs that only `cargo xtask apps` runs, whose packages bring much along.
+const APPS_PACKAGES: &[&str] = guest_packages!["ucx-utils", "fio",];
+
+const fn userland_recipe(
+    name: &'static str,
+    suites: &'static [&'static str],
+    packages: &'static [&'static str],
+) -> Recipe {
     Recipe {
         name,
         suites,
-        packages: GUEST_PACKAGES,
+        packages,
         essential: true,
         only_prefix: "",
         filter: not_documentation,
@@ -104,17 +119,22 @@ const fn kernel_recipe(name: &'static str, suites: &'static [&'static str]) -> R
 }
 
 impl Userland {
-    fn recipe(self) -> Recipe {
-        match self {
-            Self::Bookworm => userland_recipe("bookworm", &["bookworm"]),
-            Self::Trixie => userland_recipe("trixie", &["trixie"]),
-            Self::Sid => userland_recipe("sid", &["sid"]),
+    fn recipe(self, apps: bool) -> Recipe {
+        let (name, suites, with_apps): (_, &[&str], _) = match self {
+            Self::Bookworm => ("bookworm", &["bookworm"], "bookworm-apps"),
+            Self::Trixie => ("trixie", &["trixie"], "trixie-apps"),
+            Self::Sid => ("sid", &["sid"], "sid-apps"),
+        };
+        if apps {
+            userland_recipe(with_apps, suites, APPS_PACKAGES)
+        } else {
+            userland_recipe(name, suites, GUEST_PACKAGES)
         }
     }
 
     /// The suite's name.
     pub fn suite(self) -> &'static str {
-        self.recipe().name
+        self.recipe(false).name
     }
 }
 
@@ -479,9 +499,9 @@ fn strip(elf: Vec<u8>) -> Result<Vec<u8>> {
     }
 }
 
-/// The guest's root for a userland.
-pub(crate) fn userland(cache: &Cache, userland: Userland) -> Result<Tree> {
-    cache.tree(&userland.recipe(), merge_usr, finish_userland)
+/// The guest's root for a userland, on request with the programs of `cargo xtask apps`.
+pub(crate) fn userland(cache: &Cache, userland: Userland, apps: bool) -> Result<Tree> {
+    cache.tree(&userland.recipe(apps), merge_usr, finish_userland)
 }
 
 /// `/bin -> usr/bin` and its like, which debootstrap makes, not a package of every suite.

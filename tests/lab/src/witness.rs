@@ -58,7 +58,7 @@ pub fn verbs_headers(cache: &Cache, release: Userland) -> Result<PathBuf> {
 
 /// A release's userland, whose libibverbs, providers and programs can be run on the host through the tree's own loader.
 pub fn userland(cache: &Cache, release: Userland) -> Result<PathBuf> {
-    Ok(kits::userland(cache, release)?.dir)
+    Ok(kits::userland(cache, release, false)?.dir)
 }
 
 /// UCX of a release with every library that it needs, to be run on the host through the tree's own loader.

@@ -140,9 +140,9 @@ pub(crate) struct GuestArguments {
     /// Userland of the guest, and with it its rdma-core: 44, 56, 65.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) userland: Userland,
-    /// Provider that libibverbs finds.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) provider: Provider,
+    /// Provider that libibverbs finds [default: ours; of apps: both, one after the other].
+    #[arg(long, value_enum)]
+    pub(crate) provider: Option<Provider>,
     /// Put ours in the place of libmlx5.so.1 too, with its interface.
     #[arg(long)]
     pub(crate) drop_in: bool,
@@ -184,7 +184,7 @@ impl GuestArguments {
         Config {
             kernel: self.kernel,
             userland: self.userland,
-            provider: self.provider,
+            provider: self.provider.unwrap_or_default(),
             drop_in: self.drop_in,
             profile: Profile::of(self.release),
             device: self.device.device,
@@ -204,10 +204,15 @@ impl GuestArguments {
 
     /// Builds what the guest will use: our provider and the examples, the software ConnectX.
     pub(crate) fn build(&self) -> Result<()> {
+        self.build_unless_told(&self.config())
+    }
+
+    /// The same for a configuration that another word made of these arguments.
+    pub(crate) fn build_unless_told(&self, config: &Config) -> Result<()> {
         if self.no_build {
             return Ok(());
         }
-        Self::build_for(&self.config())
+        Self::build_for(config)
     }
 
     /// The same for a configuration that another word made.

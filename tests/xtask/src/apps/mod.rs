@@ -1,6 +1,5 @@
-//! `cargo xtask apps`: programs from the wild, unmodified, over Debian's provider or ours.
+//! `cargo xtask apps`: programs from the wild, unmodified, over Debian's provider and ours.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,15 +7,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use lab::{
-    Config, ConnectX, Device, Ended, Guest, Outcome, Provider, Resources, Step, step::quote,
-};
+use lab::{Config, ConnectX, Device, Guest, Provider, Resources};
 use regex::Regex;
 use serde::Serialize;
 
+mod script;
+mod side;
 mod table;
 
-use table::{Ready, Run, Sides};
+use script::step;
+use side::Side;
+use table::Run;
 
 use crate::compare;
 use crate::lab::{GuestArguments, end_guests_on_ctrl_c};
@@ -26,15 +27,18 @@ const TABLE: &str = include_str!("../../../apps.toml");
 /// What is run between the userspace driver and the official stack.
 const INTEROP: &str = include_str!("../../../interop.toml");
 
-/// Run the table of verbs programs (tests/apps.toml) in a guest.
+/// Run the table of verbs programs (tests/apps.toml) in a guest, under Debian's provider and under ours.
 ///
 /// Each run is a server in the background and a client. It passes if both exit with 0, print what they should, and were
-/// served by the chosen provider (the dynamic loader's own log says which provider each process initialised).
+/// served by the chosen provider (the dynamic loader's own log says which provider each process initialised). Where the
+/// table says how, what a program chose (UCX' transports) is compared: ours must be good for all that official is.
+///
+/// With --provider only one of them. On mlx5 both means with ours in the place of libmlx5.so.1 too (--drop-in).
 ///
 /// With --device vfio the table is tests/interop.toml: the userspace driver on one device, and on another, at the other end
 /// of a cable, the kernel's drivers and Debian's provider under C programs.
 ///
-/// Exit status: 0 if all passed and no kernel object is left.
+/// Exit status: 0 if all passed, or with both, all that official passes, and no kernel object is left.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -60,25 +64,14 @@ pub(crate) struct Arguments {
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
-    passed: bool,
-    /// Debian's provider does not pass it either, because of this.
+    /// Debian's provider does not pass it, because of this.
     #[serde(skip_serializing_if = "Option::is_none")]
     cannot: Option<String>,
-    /// Why it did not pass.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-    /// Providers that served the server and the client.
-    served: Served,
-    seconds: f64,
     client: String,
-    outcome: Outcome,
-}
-
-/// File names of the providers that the processes of each side initialised.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Served {
-    server: Vec<String>,
-    client: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    official: Option<Side>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ours: Option<Side>,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,37 +81,151 @@ struct Report<'a> {
     device: Device,
     #[serde(skip_serializing_if = "Option::is_none")]
     connectx: Option<ConnectX>,
-    provider: Provider,
-    passed: usize,
-    failed: usize,
-    cannot: usize,
-    left_behind: Option<&'a str>,
+    drop_in: bool,
+    #[serde(flatten)]
+    counts: &'a Counts,
+    left_behind: &'a [String],
     kernel_complaints: &'a [String],
     runs: &'a [Row],
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+/// What the rows add up to.
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Counts {
+    official_passed: usize,
+    ours_passed: usize,
+    /// Of a single provider: what it should pass and does not. Of both: what official passes and ours does not.
+    failed: usize,
+    cannot: usize,
+}
+
+impl Row {
+    fn new(run: &Run) -> Self {
+        Self {
+            name: run.name.clone(),
+            cannot: run.cannot.clone(),
+            client: run.client.clone(),
+            official: None,
+            ours: None,
+        }
+    }
+
+    fn set(&mut self, provider: Provider, side: Side) {
+        match provider {
+            Provider::Official => self.official = Some(side),
+            Provider::Ours => self.ours = Some(side),
+        }
+    }
+
+    fn sides(&self) -> impl Iterator<Item = &Side> {
+        self.official.iter().chain(&self.ours)
+    }
+
+    fn passed(side: Option<&Side>) -> bool {
+        side.is_some_and(|side| side.passed)
+    }
+
+    /// What official chose and ours did not.
+    fn lesser(&self) -> Option<String> {
+        let (Some(official), Some(ours)) = (&self.official, &self.ours) else {
+            return None;
+        };
+        let missing: Vec<&str> = (official.picked.difference(&ours.picked))
+            .map(String::as_str)
+            .collect();
+        (official.passed && ours.passed && !missing.is_empty())
+            .then(|| format!("ours does not choose {}", missing.join(", ")))
+    }
+
+    /// What is wrong with it, if that counts.
+    fn failure(&self) -> Option<String> {
+        match (&self.official, &self.ours) {
+            (Some(official), Some(ours)) => {
+                if official.passed && !ours.passed {
+                    Some(ours.reason.clone())
+                } else {
+                    self.lesser()
+                }
+            }
+            (Some(side), None) | (None, Some(side)) => {
+                (!side.passed && self.cannot.is_none()).then(|| side.reason.clone())
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Neither passes, or the only one that was asked and the table knows.
+    fn cannot(&self) -> bool {
+        self.failure().is_none() && !self.sides().any(|side| side.passed)
+    }
+
+    fn word(side: &Side, cannot: bool) -> &'static str {
+        match (side.passed, cannot) {
+            (true, false) => "passed",
+            (true, true) => "PASSED*",
+            (false, true) => "cannot",
+            (false, false) => "FAILED",
+        }
+    }
+
+    /// What there is to say about it.
+    fn remark(&self) -> String {
+        if let Some(failure) = self.failure() {
+            return failure;
+        }
+        let passed = self.sides().any(|side| side.passed);
+        match (&self.cannot, passed, &self.official) {
+            (Some(cannot), false, _) => format!("official cannot either: {cannot}"),
+            (Some(cannot), true, _) => format!("the table says that official cannot: {cannot}"),
+            // A run that the table does not excuse, and that says nothing about ours.
+            (None, _, Some(official)) if !official.passed => {
+                format!("official: {}", official.reason)
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl Counts {
+    fn of(rows: &[Row]) -> Self {
+        let count = |that: &dyn Fn(&Row) -> bool| rows.iter().filter(|row| that(row)).count();
+        Self {
+            official_passed: count(&|row| Row::passed(row.official.as_ref())),
+            ours_passed: count(&|row| Row::passed(row.ours.as_ref())),
+            failed: count(&|row| row.failure().is_some()),
+            cannot: count(&Row::cannot),
+        }
+    }
+
+    /// Whether every provider that was asked passed something, and nothing failed.
+    fn good(&self, providers: &[Provider]) -> bool {
+        let some = |provider: &Provider| match provider {
+            Provider::Official => self.official_passed > 0,
+            Provider::Ours => self.ours_passed > 0,
+        };
+        self.failed == 0 && providers.iter().all(some)
+    }
+}
+
+/// The runs that are asked for and that the guest can do.
+fn chosen(arguments: &Arguments, config: &Config, providers: &[Provider]) -> Result<Vec<Run>> {
     let filter = Regex::new(&arguments.filter).context("--filter")?;
-    let mut config = arguments.guest.config();
-    let mut runs = if config.device == Device::Vfio {
-        // No program of libibverbs' can use a device that user space drives by itself: it is the other end.
-        config.connectx.two = true;
-        config.provider = Provider::Official;
-        table::runs(INTEROP, &config).context("tests/interop.toml")?
-    } else {
-        table::runs(TABLE, &config).context("tests/apps.toml")?
+    let mut runs = match config.device {
+        Device::Vfio => table::runs(INTEROP, config).context("tests/interop.toml")?,
+        Device::Rxe | Device::Mlx5 => table::runs(TABLE, config).context("tests/apps.toml")?,
     };
     runs.retain(|run| filter.is_match(&run.name) && (run.ci || !arguments.ci));
-    if config.provider == Provider::Official {
+    if providers.contains(&Provider::Official) {
         // The Rust programs are ours by themselves.
         runs.retain(|run| !run.native);
     }
-    if config.provider == Provider::Ours && config.device == Device::Mlx5 {
+    if config.device == Device::Mlx5 && config.provider == Provider::Ours && !config.drop_in {
         let before = runs.len();
         runs.retain(|run| !run.libmlx5);
         if runs.len() < before {
             println!(
-                "left out: {} runs of programs that link libmlx5, which is there before any plug-in and serves them",
+                "left out: {} runs of programs that link libmlx5, which is there before any plug-in and serves them \
+                 (--drop-in puts ours in its place)",
                 before - runs.len()
             );
         }
@@ -126,283 +233,171 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     if runs.is_empty() {
         bail!("no run matches");
     }
+    Ok(runs)
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
+    let mut config = arguments.guest.config();
+    let mut asked = arguments.guest.provider;
+    if config.device == Device::Vfio {
+        // No program of libibverbs' can use a device that user space drives by itself: it is the other end.
+        config.connectx.two = true;
+        config.provider = Provider::Official;
+        asked = Some(Provider::Official);
+    }
+    let providers = match &asked {
+        Some(one) => std::slice::from_ref(one),
+        None => &[Provider::Official, Provider::Ours],
+    };
+    if asked.is_none() {
+        config.drop_in = config.device == Device::Mlx5;
+    }
+    let runs = chosen(arguments, &config, providers)?;
     if arguments.list {
         for run in &runs {
             println!("{}", run.name);
         }
         return Ok(0);
     }
-    if !arguments.guest.no_build {
-        GuestArguments::build_for(&config)?;
-    }
+    config.apps = runs.iter().any(|run| run.kit);
+    arguments.guest.build_unless_told(&config)?;
     end_guests_on_ctrl_c()?;
     let mut guest = Guest::boot(&config)?;
     let versions = guest.versions().clone();
     eprintln!("apps: {versions}, up in {:.1} s", guest.boot_seconds());
     let before = guest.resources_at_first()?;
 
-    let steps = runs.iter().map(|run| step(run, config.device)).collect();
-    let mut rows = Vec::new();
-    let mut left = runs.iter();
-    guest.run_all(steps, |outcome| {
-        if let Some(run) = left.next() {
-            let row = judge(run, outcome, &config);
-            eprintln!("{:>7.1} s  {:8} {}", row.seconds, row.word(), row.name);
-            rows.push(row);
-        }
-    })?;
-    let left_behind = leftover(&mut guest, &before)?;
+    let mut rows: Vec<Row> = runs.iter().map(Row::new).collect();
+    let mut left_behind = Vec::new();
+    // One provider after the other, so that what is left behind has a name.
+    for &provider in providers {
+        let steps = runs
+            .iter()
+            .map(|run| step(run, provider, &config))
+            .collect();
+        let mut left = runs.iter().zip(&mut rows);
+        guest.run_all(steps, |outcome| {
+            if let Some((run, row)) = left.next() {
+                let side = Side::of(run, outcome, provider, &config);
+                eprintln!(
+                    "{:>7.1} s  {:8} {} {}",
+                    side.seconds,
+                    name(provider),
+                    Row::word(&side, row.cannot.is_some()),
+                    row.name
+                );
+                row.set(provider, side);
+            }
+        })?;
+        let left = leftover(&mut guest, &before)?;
+        left_behind.extend(left.map(|left| format!("{}: {left}", name(provider))));
+    }
     let complaints = guest.complaints();
 
-    show(&rows, arguments.verbose);
+    show(&rows, providers, arguments.verbose);
     for line in left_behind.iter().chain(&complaints) {
         println!("{line}");
     }
-    let passed = rows.iter().filter(|row| row.passed).count();
-    let cannot = rows
-        .iter()
-        .filter(|row| !row.passed && row.cannot.is_some())
-        .count();
-    let failed = rows.len() - passed - cannot;
+    let counts = Counts::of(&rows);
     if let Some(path) = &arguments.json {
         let report = Report {
             versions: &versions,
             device: config.device,
             connectx: config.device.is_connectx().then_some(config.connectx),
-            provider: config.provider,
-            passed,
-            failed,
-            cannot,
-            left_behind: left_behind.as_deref(),
+            drop_in: config.drop_in,
+            counts: &counts,
+            left_behind: &left_behind,
             kernel_complaints: &complaints,
             runs: &rows,
         };
         fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
             .with_context(|| path.display().to_string())?;
     }
-    let provider = match config.provider {
-        Provider::Ours => "ours",
-        Provider::Official => "official",
+    let what = match (asked, counts.official_passed, counts.ours_passed) {
+        (Some(one), official, ours) => {
+            let passed = if one == Provider::Ours {
+                ours
+            } else {
+                official
+            };
+            format!(" {}: {passed} passed, {} failed", name(one), counts.failed)
+        }
+        (None, official, ours) => format!(
+            ": official {official} passed, ours {ours} passed, {} that official passes fail or choose less under ours",
+            counts.failed
+        ),
     };
     println!(
-        "apps {} {} {} {provider}: {passed} passed, {failed} failed",
+        "apps {} {} {}{what}",
         compare::name_of(&config),
         versions.kernel,
         versions.userland
     );
-    Ok(u8::from(failed > 0 || passed == 0 || left_behind.is_some()))
+    Ok(u8::from(!counts.good(providers) || !left_behind.is_empty()))
 }
 
-/// Marks the loader's lines in the client's output.
-const SERVED: &str = "oxverbs-served ";
-/// From a client's start until its server must listen.
-const START: Duration = Duration::from_secs(30);
-
-/// The client under the dynamic loader's log, and what that says.
-fn client_script(run: &Run, device: Device) -> String {
-    let mut script = String::new();
-    if let Some(ready) = &run.ready {
-        let wait = match ready {
-            Ready::Port(port) => format!("wait-port {port}"),
-            Ready::Word(_) => {
-                "sh -c 'until rdma resource show cm_id | grep -q LISTEN; do sleep 0.1; done'".into()
-            }
-        };
-        let _ = writeln!(
-            script,
-            "timeout {} {wait} || {{ echo 'the server does not listen'; exit 1; }}",
-            START.as_secs()
-        );
-    } else {
-        script += "rm -rf /tmp/ld; mkdir /tmp/ld\n";
-    }
-    // Debian's libibverbs loads the providers of all devices, its own of the other kind say nothing.
-    let official = match device {
-        Device::Rxe => "librxe-rdmav",
-        Device::Mlx5 | Device::Vfio => "libmlx5",
-    };
-    // The loader writes one file per process; "calling init" names each object it initialises, dlopened ones too.
-    let _ = write!(
-        script,
-        "LD_DEBUG=files LD_DEBUG_OUTPUT=/tmp/ld/client sh -c {}\n\
-         status=$?\n\
-         sleep 0.1\n\
-         for side in server client; do\n\
-             sed -n \"s#.*calling init: .*/\\({official}.*\\|liboxverbs.*\\)#{SERVED}$side \\1#p\" /tmp/ld/$side.* 2>/dev/null | sort -u\n\
-         done\n\
-         exit $status\n",
-        quote(&format!("exec {}", run.client))
-    );
-    script
-}
-
-/// The client with its server.
-fn step(run: &Run, device: Device) -> Step {
-    let step = Step::new(&run.name, client_script(run, device)).timeout(run.timeout + START);
-    match &run.server {
-        Some(server) => {
-            let script = format!(
-                "rm -rf /tmp/ld; mkdir /tmp/ld\nexport LD_DEBUG=files LD_DEBUG_OUTPUT=/tmp/ld/server\nexec {server}"
-            );
-            step.server(
-                Step::new(format!("server of {}", run.name), script).timeout(run.timeout + START),
-            )
-        }
-        None => step,
+fn name(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Ours => "ours",
+        Provider::Official => "official",
     }
 }
 
-impl Served {
-    fn of(stdout: &str) -> Self {
-        let mut served = Self::default();
-        for line in stdout.lines() {
-            match line
-                .strip_prefix(SERVED)
-                .and_then(|rest| rest.split_once(' '))
-            {
-                Some(("server", file)) => served.server.push(file.to_owned()),
-                Some((_, file)) => served.client.push(file.to_owned()),
-                None => {}
-            }
-        }
-        served
-    }
-
-    /// What is wrong with the providers of a run.
-    fn complaint(&self, run: &Run, config: &Config) -> Option<String> {
-        let expected = match (config.provider, config.device) {
-            (Provider::Official, Device::Rxe) => "librxe-rdmav",
-            (Provider::Official, Device::Mlx5 | Device::Vfio) => "libmlx5",
-            (Provider::Ours, _) => "liboxverbs",
-        };
-        let through = |side: Sides| run.provider == Sides::Both || run.provider == side;
-        let sides = [
-            (
-                "server",
-                &self.server,
-                run.server.is_some() && through(Sides::Server),
-            ),
-            ("client", &self.client, through(Sides::Client)),
-        ];
-        for (side, files, wanted) in sides {
-            let right = match (files.as_slice(), wanted) {
-                ([file], true) => file.starts_with(expected),
-                ([], false) => true,
-                _ => false,
-            };
-            if !right {
-                return Some(format!("the {side} was served by {files:?}"));
-            }
-        }
-        None
-    }
-}
-
-/// Why a run did not pass; empty if it did.
-fn why_not(run: &Run, outcome: &Outcome, served: &Served, config: &Config) -> String {
-    let server = outcome.servers.first();
-    if !outcome.ok() {
-        let last = |text: &str| {
-            let mut lines = text
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty() && !line.starts_with(SERVED));
-            lines.next_back().unwrap_or_default().to_owned()
-        };
-        let mut said = last(&outcome.stderr);
-        if said.is_empty() {
-            said = last(&outcome.stdout);
-        }
-        if let Some(server) = server {
-            let _ = write!(said, "; server: {} {}", server.ended, last(&server.stderr));
-        }
-        return format!("client: {} {said}", outcome.ended);
-    }
-    if let Some(server) = server
-        && !server.ok()
-        && (run.server_ends || server.ended != Ended::Signal(15))
-    {
-        return format!(
-            "server: {} {}",
-            server.ended,
-            server.stderr.trim().lines().last().unwrap_or_default()
-        );
-    }
-    for pattern in &run.expect {
-        if !pattern.is_match(&outcome.stdout) {
-            return format!("the client's output does not match {pattern}");
-        }
-    }
-    for pattern in &run.server_expect {
-        if !server.is_some_and(|server| pattern.is_match(&server.stdout)) {
-            return format!("the server's output does not match {pattern}");
-        }
-    }
-    served.complaint(run, config).unwrap_or_default()
-}
-
-fn judge(run: &Run, outcome: &Outcome, config: &Config) -> Row {
-    let served = Served::of(&outcome.stdout);
-    let reason = why_not(run, outcome, &served, config);
-    Row {
-        name: run.name.clone(),
-        passed: reason.is_empty(),
-        cannot: run.cannot.clone(),
-        reason,
-        served,
-        seconds: outcome.seconds,
-        client: run.client.clone(),
-        outcome: outcome.clone(),
-    }
-}
-
-impl Row {
-    fn word(&self) -> &'static str {
-        match (self.passed, self.cannot.is_some()) {
-            (true, false) => "passed",
-            (true, true) => "PASSED*",
-            (false, true) => "cannot",
-            (false, false) => "FAILED",
-        }
-    }
-}
-
-fn show(rows: &[Row], verbose: bool) {
+fn show(rows: &[Row], providers: &[Provider], verbose: bool) {
     let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_header(["run", "seconds", "", "served by", ""]);
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for row in rows {
-        let mut served = [row.served.server.clone(), row.served.client.clone()].concat();
-        served.dedup();
-        let reason = match (&row.cannot, row.passed) {
-            (Some(cannot), false) => format!("official cannot either: {cannot}"),
-            (Some(cannot), true) => format!("the table says that official cannot: {cannot}"),
-            (None, _) => row.reason.clone(),
-        };
-        table.add_row([
-            row.name.clone(),
-            format!("{:.1}", row.seconds),
-            row.word().to_owned(),
-            served.join(" "),
-            reason,
+    let mut header = vec!["run".to_owned()];
+    for &provider in providers {
+        header.extend([
+            name(provider).to_owned(),
+            "seconds".to_owned(),
+            "served by".to_owned(),
         ]);
     }
+    header.push(String::new());
+    table.load_preset(presets::NOTHING).set_header(header);
+    for number in 0..providers.len() {
+        if let Some(column) = table.column_mut(2 + 3 * number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for row in rows {
+        let mut cells = vec![row.name.clone()];
+        for side in row.sides() {
+            cells.extend([
+                Row::word(side, row.cannot.is_some()).to_owned(),
+                format!("{:.1}", side.seconds),
+                side.servers(),
+            ]);
+        }
+        cells.push(row.remark());
+        table.add_row(cells);
+    }
     println!("{table}");
+    for row in rows
+        .iter()
+        .filter(|row| row.sides().any(|side| !side.picked.is_empty()))
+    {
+        println!("{} chose:", row.name);
+        for (provider, side) in [("official", &row.official), ("ours", &row.ours)] {
+            if let Some(side) = side {
+                let picked: Vec<&str> = side.picked.iter().map(String::as_str).collect();
+                println!("    {provider:8} {}", picked.join(", "));
+            }
+        }
+    }
     if verbose {
-        for row in rows.iter().filter(|row| !row.passed) {
-            println!(
-                "\n--- {}: {}\n{}\n{}{}",
-                row.name, row.reason, row.client, row.outcome.stdout, row.outcome.stderr
-            );
-            for server in &row.outcome.servers {
+        for row in rows {
+            for side in row.sides().filter(|side| !side.passed) {
                 println!(
-                    "--- {}: {}\n{}{}",
-                    server.name, server.ended, server.stdout, server.stderr
+                    "\n--- {}: {}\n{}\n{}{}",
+                    row.name, side.reason, row.client, side.outcome.stdout, side.outcome.stderr
                 );
+                for server in &side.outcome.servers {
+                    println!(
+                        "--- {}: {}\n{}{}",
+                        server.name, server.ended, server.stdout, server.stderr
+                    );
+                }
             }
         }
     }
@@ -424,135 +419,66 @@ fn leftover(guest: &mut Guest, before: &[Resources]) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
+    use lab::{Ended, Outcome};
+
+    use super::side::Served;
     use super::*;
 
-    fn a_run(more: &str) -> Run {
-        let text = format!(
-            "[[run]]\nname = \"n\"\nserver = \"s\"\nclient = \"c\"\nready = 5\nexpect = [\"good\"]\n{more}"
-        );
-        table::runs(&text, &Config::default()).unwrap().remove(0)
-    }
-
-    fn outcome(ended: Ended, stdout: &str, server: Ended) -> Outcome {
-        let of = |ended, stdout: &str| Outcome {
-            name: String::new(),
-            ended,
+    fn side(passed: bool, picked: &[&str]) -> Side {
+        Side {
+            passed,
+            reason: if passed { "" } else { "broken" }.to_owned(),
+            served: Served::default(),
+            picked: picked.iter().map(|&word| word.to_owned()).collect(),
             seconds: 1.0,
-            stdout: stdout.to_owned(),
-            stderr: String::new(),
-            servers: Vec::new(),
-        };
-        let mut outcome = of(ended, stdout);
-        outcome.servers.push(of(server, "from server"));
-        outcome
+            outcome: Outcome {
+                name: String::new(),
+                ended: Ended::Exit(0),
+                seconds: 1.0,
+                stdout: String::new(),
+                stderr: String::new(),
+                servers: Vec::new(),
+            },
+        }
     }
 
-    const GOOD: &str = "good\noxverbs-served server liboxverbs-rdmav34.so\noxverbs-served client liboxverbs-rdmav34.so\n";
-
-    #[test]
-    fn a_run_passes_only_if_everything_is_right() {
-        let zero = Ended::Exit(0);
-        let passes = |run: &Run, outcome: &Outcome, provider| {
-            let config = Config {
-                provider,
-                ..Config::default()
-            };
-            judge(run, outcome, &config).passed
-        };
-        let run = a_run("");
-        assert!(passes(&run, &outcome(zero, GOOD, zero), Provider::Ours));
-        assert!(!passes(
-            &run,
-            &outcome(zero, GOOD, zero),
-            Provider::Official
-        ));
-        assert!(!passes(
-            &run,
-            &outcome(Ended::Exit(1), GOOD, zero),
-            Provider::Ours
-        ));
-        assert!(!passes(
-            &run,
-            &outcome(Ended::TimedOut, GOOD, zero),
-            Provider::Ours
-        ));
-        assert!(!passes(
-            &run,
-            &outcome(zero, GOOD, Ended::Exit(1)),
-            Provider::Ours
-        ));
-        assert!(!passes(
-            &run,
-            &outcome(zero, GOOD, Ended::Signal(15)),
-            Provider::Ours
-        ));
-        assert!(!passes(
-            &run,
-            &outcome(zero, "good\n", zero),
-            Provider::Ours
-        ));
-        assert!(!passes(
-            &run,
-            &outcome(zero, &GOOD.replace("good", "bad"), zero),
-            Provider::Ours
-        ));
-        assert!(!passes(
-            &a_run("server_expect = [\"other\"]"),
-            &outcome(zero, GOOD, zero),
-            Provider::Ours
-        ));
-        assert!(passes(
-            &a_run("server_expect = [\"from\"]"),
-            &outcome(zero, GOOD, zero),
-            Provider::Ours
-        ));
-        let endless = a_run("server_ends = false");
-        assert!(passes(
-            &endless,
-            &outcome(zero, GOOD, Ended::Signal(15)),
-            Provider::Ours
-        ));
-        assert!(!passes(
-            &endless,
-            &outcome(zero, GOOD, Ended::Signal(11)),
-            Provider::Ours
-        ));
-        // Both providers in one process: who served is unknown.
-        let both = format!("{GOOD}oxverbs-served client librxe-rdmav34.so\n");
-        assert!(!passes(&run, &outcome(zero, &both, zero), Provider::Ours));
-        // A native server must not have gone through a provider.
-        assert!(!passes(
-            &a_run("provider = \"client\""),
-            &outcome(zero, GOOD, zero),
-            Provider::Ours
-        ));
-        let native = GOOD.replace("oxverbs-served server liboxverbs-rdmav34.so\n", "");
-        assert!(passes(
-            &a_run("provider = \"client\""),
-            &outcome(zero, &native, zero),
-            Provider::Ours
-        ));
+    fn row(official: Option<Side>, ours: Option<Side>, cannot: Option<&str>) -> Row {
+        Row {
+            name: "n".to_owned(),
+            cannot: cannot.map(str::to_owned),
+            client: String::new(),
+            official,
+            ours,
+        }
     }
 
-    /// The scripts as a real shell runs them: what the client prints, its status, and the loader's log.
     #[test]
-    fn the_client_script_reports_who_served() {
-        let mut run = a_run("");
-        run.server = None;
-        run.ready = None;
-        let log = "      1234:\tcalling init: /usr/lib/x/libibverbs/librxe-rdmav34.so";
-        run.client = format!("sh -c 'echo good; echo \"{log}\" >/tmp/ld/client.99; exit 3'");
-        let dir = tempfile::tempdir().unwrap();
-        let script = client_script(&run, Device::Rxe)
-            .replace("/tmp/ld", &format!("{}/ld", dir.path().display()));
-        let output = std::process::Command::new("sh")
-            .args(["-c", &script])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(3));
-        let stdout = String::from_utf8(output.stdout).unwrap();
-        assert!(stdout.starts_with("good\n"), "{stdout}");
-        let served = Served::of(&stdout);
-        assert_eq!(served.client, ["librxe-rdmav34.so"]);
+    fn ours_has_to_pass_what_official_passes_and_choose_no_less() {
+        let good = || Some(side(true, &["a", "b"]));
+        let bad = || Some(side(false, &[]));
+        let both = [Provider::Official, Provider::Ours];
+        for (official, ours, cannot, failed) in [
+            (good(), good(), None, false),
+            (good(), Some(side(true, &["a", "b", "c"])), None, false),
+            (good(), Some(side(true, &["a"])), None, true),
+            (good(), bad(), None, true),
+            // What the table knows excuses official only.
+            (good(), bad(), Some("r"), true),
+            (bad(), good(), None, false),
+            (bad(), bad(), Some("r"), false),
+            (bad(), bad(), None, false),
+            (None, bad(), None, true),
+            (None, bad(), Some("r"), false),
+            (bad(), None, None, true),
+        ] {
+            let text = format!("{official:?} {ours:?} {cannot:?}");
+            let row = row(official, ours, cannot);
+            assert_eq!(row.failure().is_some(), failed, "{text}");
+            assert_eq!(Counts::of(&[row]).failed, usize::from(failed), "{text}");
+        }
+        let none = Counts::of(&[row(bad(), bad(), None)]);
+        assert!(!none.good(&both), "nothing passed at all");
+        let one = Counts::of(&[row(good(), good(), None), row(bad(), bad(), None)]);
+        assert!(one.good(&both) && one.cannot == 1);
     }
 }

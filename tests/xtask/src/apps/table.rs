@@ -40,6 +40,9 @@ struct Template {
     native: bool,
     #[serde(default)]
     libmlx5: bool,
+    #[serde(default)]
+    kit: bool,
+    picks: Option<String>,
     #[serde(default = "yes")]
     ci: bool,
     /// The guests' devices that can run it; none: all.
@@ -124,6 +127,10 @@ pub(crate) struct Run {
     pub(crate) native: bool,
     /// A program of it links libmlx5.
     pub(crate) libmlx5: bool,
+    /// Its packages are in the larger userland only.
+    pub(crate) kit: bool,
+    /// Captures what the program chose.
+    pub(crate) picks: Option<Regex>,
     pub(crate) ci: bool,
     /// Why Debian's provider does not pass it, if so.
     pub(crate) cannot: Option<String>,
@@ -217,6 +224,8 @@ fn expand(template: &Template, words: &[(&str, &str)]) -> Result<Run> {
         provider: template.provider,
         native: template.native,
         libmlx5: template.libmlx5,
+        kit: template.kit,
+        picks: patterns(template.picks.as_slice())?.pop(),
         ci: template.ci,
         cannot: None,
     })
