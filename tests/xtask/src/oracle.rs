@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use lab::cache::Cache;
 use lab::{Userland, witness};
@@ -81,6 +82,76 @@ fn witnesses(oracle: &Path) -> Result<Vec<Witness>> {
     Ok(witnesses)
 }
 
+/// What became of a witness' passes.
+struct Said {
+    reports: Vec<Value>,
+    failed: bool,
+}
+
+/// Compares with one witness. What a pass prints appears in one piece, when it is over.
+fn passes(arguments: &Arguments, witness: &Witness, plugin: &Path) -> Result<Said> {
+    let scratch = std::env::temp_dir().join(format!(
+        "oxverbs-oracle-{}-{}.json",
+        std::process::id(),
+        witness.name
+    ));
+    let (wqes, some) = (
+        arguments.wqes.to_string(),
+        (arguments.wqes / 10).to_string(),
+    );
+    // The posts, once more with a device that wants the headers of raw packets inline, as before ConnectX-5; the
+    // completion matrix in entries of both sizes.
+    let passes: [(&str, &[&str]); 4] = [
+        ("", &["compare", "--wqes", &wqes]),
+        (
+            ", headers inline",
+            &[
+                "compare",
+                "--wqes",
+                &some,
+                "--inline-header",
+                "--services",
+                "Raw",
+            ],
+        ),
+        (", completions of 64 bytes", &["matrix", "--entry", "64"]),
+        (", completions of 128 bytes", &["matrix", "--entry", "128"]),
+    ];
+    let mut said = Said {
+        reports: Vec::new(),
+        failed: false,
+    };
+    for (what, words) in passes {
+        let _ = fs::remove_file(&scratch);
+        let output = Command::new(&witness.command[0])
+            .args(&witness.command[1..])
+            .args(words)
+            .args(["--seed", &arguments.seed.to_string()])
+            .args(["--expect", witness.release])
+            .arg("--plugin")
+            .arg(plugin)
+            .arg("--json")
+            .arg(&scratch)
+            .env("OXVERBS_DEVICES", "mlx5_1")
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| witness.command[0].display().to_string())?;
+        print!(
+            "== {}: libmlx5 {}{what}\n{}",
+            witness.name,
+            witness.release,
+            String::from_utf8_lossy(&output.stdout)
+        );
+        said.failed |= !output.status.success();
+        let report = fs::read(&scratch).with_context(|| {
+            format!("{}: the oracle ended with {}", witness.name, output.status)
+        })?;
+        said.reports.push(serde_json::from_slice::<Value>(&report)?);
+    }
+    let _ = fs::remove_file(&scratch);
+    Ok(said)
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     let (oracle, plugin) = if arguments.no_build {
         let release = cargo::target().join("release");
@@ -88,54 +159,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     } else {
         (program()?, crate::install::build()?)
     };
-    let scratch = std::env::temp_dir().join(format!("oxverbs-oracle-{}.json", std::process::id()));
+    let witnesses = witnesses(&oracle)?;
     let mut reports = Vec::new();
     let mut failed = false;
-    for witness in witnesses(&oracle)? {
-        let (wqes, some) = (
-            arguments.wqes.to_string(),
-            (arguments.wqes / 10).to_string(),
-        );
-        // The posts, once more with a device that wants the headers of raw packets inline, as before ConnectX-5; the
-        // completion matrix in entries of both sizes.
-        let passes: [(&str, &[&str]); 4] = [
-            ("", &["compare", "--wqes", &wqes]),
-            (
-                ", headers inline",
-                &[
-                    "compare",
-                    "--wqes",
-                    &some,
-                    "--inline-header",
-                    "--services",
-                    "Raw",
-                ],
-            ),
-            (", completions of 64 bytes", &["matrix", "--entry", "64"]),
-            (", completions of 128 bytes", &["matrix", "--entry", "128"]),
-        ];
-        for (what, words) in passes {
-            println!("== {}: libmlx5 {}{what}", witness.name, witness.release);
-            let _ = fs::remove_file(&scratch);
-            let status = Command::new(&witness.command[0])
-                .args(&witness.command[1..])
-                .args(words)
-                .args(["--seed", &arguments.seed.to_string()])
-                .args(["--expect", witness.release])
-                .arg("--plugin")
-                .arg(&plugin)
-                .arg("--json")
-                .arg(&scratch)
-                .env("OXVERBS_DEVICES", "mlx5_1")
-                .status()
-                .with_context(|| witness.command[0].display().to_string())?;
-            failed |= !status.success();
-            let report = fs::read(&scratch)
-                .with_context(|| format!("{}: the oracle ended with {status}", witness.name))?;
-            reports.push(serde_json::from_slice::<Value>(&report)?);
-        }
+    // The witnesses at the same time, since each pass has one thread; what they say in order.
+    let said = thread::scope(|scope| {
+        let running: Vec<_> = (witnesses.iter())
+            .map(|witness| scope.spawn(|| passes(arguments, witness, &plugin)))
+            .collect();
+        let ended = running.into_iter().map(|thread| thread.join());
+        ended.collect::<Vec<_>>()
+    });
+    for said in said {
+        let said = said.map_err(|_| anyhow!("a witness' thread panicked"))??;
+        reports.extend(said.reports);
+        failed |= said.failed;
     }
-    let _ = fs::remove_file(&scratch);
     let sum = |field: &str| -> u64 {
         reports
             .iter()
