@@ -2,14 +2,12 @@
 
 use std::error::Error;
 
-use oxverbs::{
-    AccessFlags, AdviseMrAdvice, Connected, Context, Mtu, Peer, QueuePair, Rc, Timing, Uc,
-};
+use oxverbs::{AccessFlags, AdviseMrAdvice, Context, Mtu, Paired, Peer, QueuePair, Rc, Timing, Uc};
 
 use super::{Buffers, Completions, Destination, Link, Options, RECV, SEND};
 
 /// What differs between reliable and unreliable connections.
-pub(crate) trait Kind: Connected + Sized {
+pub(crate) trait Kind: Paired + Sized {
     fn connect(qp: &mut QueuePair<Self>, peer: &Peer, psn: u32) -> oxverbs::Result<()>;
 }
 
@@ -81,7 +79,7 @@ struct Connection<'a, T> {
     inline: bool,
 }
 
-impl<T: Connected> Link for Connection<'_, T> {
+impl<T: Paired> Link for Connection<'_, T> {
     fn send(&mut self) -> Result<(), Box<dyn Error>> {
         let out = &self.buffers.out;
         let mut batch = self.qp.send_batch();

@@ -231,4 +231,6 @@ pub(super) enum To {
         qpn: u32,
         qkey: u32,
     },
+    /// No datagram: the peer's shared receive queue.
+    Xrc(u32),
 }

@@ -12,6 +12,7 @@ use super::cq::CqInner;
 use super::pd::PdInner;
 use crate::control::mlx5::cq::CqObject;
 use crate::control::mlx5::qp::QpObject;
+use crate::control::mlx5::srq::SrqObject;
 use crate::data::mlx5::{Completion, CompletionQueue, SrqShared};
 use crate::sys::Errno;
 
@@ -41,8 +42,23 @@ pub(super) enum Done {
         #[expect(dead_code, reason = "owns the queue pair and the rings")] QpObject,
         #[expect(dead_code, reason = "as above")] Box<(Arc<PdInner>, [Arc<CqInner>; 2])>,
     ),
+    /// The shared receive queue's number is free again.
+    SrqGone(#[expect(dead_code, reason = "owns the number and the ring")] SrqObject),
     /// The queue pair may be posted to.
     StartedOver(Arc<AtomicU32>),
+}
+
+impl Cleanup {
+    /// Of a shared receive queue for XRC that the kernel has destroyed.
+    pub(super) fn of_srq(key: u32, object: SrqObject) -> Self {
+        Self {
+            key,
+            // Completions name the targets, which live on: what is out of the queue already is given away.
+            qp_num: u32::MAX,
+            srq: None,
+            _done: Arc::new(Done::SrqGone(object)),
+        }
+    }
 }
 
 impl Drop for Done {

@@ -22,6 +22,7 @@ mod post;
 mod qp;
 mod srq;
 mod token;
+mod xrc;
 
 pub use address::{Address, AddressHandle, Destination};
 pub use attributes::{DeviceAttributes, LinkLayer, Mtu, PortAttributes, PortState};
@@ -40,9 +41,9 @@ pub use mw::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use post::PostError;
 pub use qp::{
-    Connected, Endpoint, FlowMatch, FlowRule, Mlx5Queues, Peer, QpAttributes, QueuePair,
+    Connected, Endpoint, FlowMatch, FlowRule, Mlx5Queues, Paired, Peer, QpAttributes, QueuePair,
     QueuePairBuilder, RawPacket, Rc, RecvHalf, SendBatch, SendHalf, Service, Timing, Uc, Ud,
-    WorkRequest,
+    WorkRequest, XrcInitiator,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueAttributes};
 pub use token::Token;
@@ -50,3 +51,4 @@ pub use uverbs_abi::types::{
     AccessFlags, AdviseMrAdvice, EventType, MwType, QpAttrMask, QpCap, QpState,
 };
 pub use wqe_format::rxe::{BindMw, Flush, Sge, WcFlags, WcOpcode, WcStatus};
+pub use xrc::{SrqNumber, XrcDomain, XrcTarget};

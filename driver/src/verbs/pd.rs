@@ -113,7 +113,7 @@ impl ProtectionDomain {
         &self,
         attributes: SharedReceiveQueueAttributes,
     ) -> Result<SharedReceiveQueue> {
-        SharedReceiveQueue::new(self, attributes)
+        SharedReceiveQueue::new(self, attributes, None)
     }
 
     /// Begins a queue pair whose sends and receives complete on `cq`.

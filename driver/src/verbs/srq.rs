@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use uverbs_abi::handle;
-use uverbs_abi::types::SrqAttrMask;
+use uverbs_abi::types::{SrqAttrMask, SrqType};
 use uverbs_abi::udata::rxe as udata;
 use wqe_format::rxe::Sge;
 
 use super::advice;
 use super::completion::Completion;
 use super::context::Family;
-use super::cq::{map, unusable};
+use super::cq::{self, CqInner, map, unusable};
 use super::id::ObjectId;
+use super::mlx5::Cleanup;
 use super::mr::RegionSlice;
 use super::pd::{PdInner, ProtectionDomain};
 use super::post::PostError;
 use super::token::{Token, Tokens};
+use super::xrc::{SrqNumber, XrcdInner};
 use crate::control::kernel::CreateSrq;
 use crate::control::mlx5::srq::{SrqObject, SrqRequest};
 use crate::data::{mlx5, rxe};
@@ -36,13 +38,24 @@ pub(super) struct SrqInner {
     pub(super) handle: handle::Srq,
     id: ObjectId,
     kernel: Kernel,
+    /// Of a queue for XRC.
+    within: Option<Within>,
+}
+
+/// What a queue for XRC is made within.
+#[derive(Debug)]
+pub(super) struct Within {
+    pub(super) domain: Arc<XrcdInner>,
+    /// Where its receives complete.
+    pub(super) cq: Arc<CqInner>,
 }
 
 /// The kernel's queue.
 #[derive(Debug)]
 enum Kernel {
     Rxe,
-    Mlx5(SrqObject),
+    /// `None` only while it is dropped.
+    Mlx5(Option<SrqObject>),
 }
 
 impl SrqInner {
@@ -50,7 +63,15 @@ impl SrqInner {
     pub(super) fn mlx5(&self) -> Option<&Arc<mlx5::SrqShared>> {
         match &self.kernel {
             Kernel::Rxe => None,
-            Kernel::Mlx5(object) => Some(object.queue().shared()),
+            Kernel::Mlx5(object) => Some(object.as_ref()?.queue().shared()),
+        }
+    }
+
+    /// What peers call a queue for XRC.
+    pub(super) fn number(&self) -> Option<SrqNumber> {
+        match (&self.kernel, &self.within) {
+            (Kernel::Mlx5(Some(object)), Some(_)) => Some(SrqNumber(object.number())),
+            _ => None,
         }
     }
 }
@@ -72,11 +93,42 @@ pub struct SharedReceiveQueueAttributes {
     pub limit: u32,
 }
 
+impl Within {
+    fn request(&self) -> SrqRequest {
+        SrqRequest {
+            srq_type: SrqType::XRC,
+            xrcd: self.domain.handle,
+            cq: self.cq.handle,
+            ..SrqRequest::default()
+        }
+    }
+}
+
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        // mlx5's object does it itself. As for completion queues: nobody to tell, nothing to wait for.
-        if matches!(self.kernel, Kernel::Rxe) && self.pd.context.is_ours() {
-            let _ = self.pd.context.uctx().destroy_srq(self.handle);
+        if !self.pd.context.is_ours() {
+            return;
+        }
+        // As for completion queues: nobody to tell, nothing to wait for.
+        match &mut self.kernel {
+            Kernel::Rxe => {
+                let _ = self.pd.context.uctx().destroy_srq(self.handle);
+            }
+            Kernel::Mlx5(object) => {
+                // mlx5's object does it itself, unless completions can name it: they are cleaned first.
+                let Some(within) = &self.within else {
+                    return;
+                };
+                let Some(mut object) = object.take() else {
+                    return;
+                };
+                if let Some(key) = object.key()
+                    && object.destroy_in_kernel().is_ok()
+                    && let cq::Kernel::Mlx5(queue) = &within.cq.kernel
+                {
+                    queue.clean_later(Cleanup::of_srq(key, object));
+                }
+            }
         }
     }
 }
@@ -85,6 +137,7 @@ impl SharedReceiveQueue {
     pub(super) fn new(
         pd: &ProtectionDomain,
         attributes: SharedReceiveQueueAttributes,
+        within: Option<Within>,
     ) -> Result<Self> {
         let SharedReceiveQueueAttributes {
             max_wr,
@@ -102,7 +155,7 @@ impl SharedReceiveQueue {
                 max_sge,
                 srq_limit: limit,
                 async_event: Some(pd.context.events_fd()),
-                ..SrqRequest::default()
+                ..within.as_ref().map(Within::request).unwrap_or_default()
             };
             let (object, queue) = context
                 .create_srq(&request)
@@ -111,8 +164,9 @@ impl SharedReceiveQueue {
             let inner = SrqInner {
                 handle: object.handle(),
                 id,
-                kernel: Kernel::Mlx5(object),
+                kernel: Kernel::Mlx5(Some(object)),
                 pd,
+                within,
             };
             return Ok(Self {
                 inner: Arc::new(inner),
@@ -141,6 +195,7 @@ impl SharedReceiveQueue {
             handle: created.handle,
             id,
             kernel: Kernel::Rxe,
+            within: None,
         };
         let mapping = map(&inner.pd.context, &created.udata.mi, action)?;
         let queue = rxe::RecvQueue::new(mapping, created.max_sge, true)
@@ -162,6 +217,11 @@ impl SharedReceiveQueue {
     /// Receives that it holds.
     pub fn max_wr(&self) -> u32 {
         self.max_wr
+    }
+
+    /// What peers call it, if it is in an [`XrcDomain`](crate::XrcDomain).
+    pub fn number(&self) -> Option<SrqNumber> {
+        self.inner.number()
     }
 
     /// Posts a receive. The queue keeps the buffer until [`reclaim`](Self::reclaim) gets its completion.
@@ -282,9 +342,9 @@ impl SharedReceiveQueue {
             .map_err(|errno| Error::kernel("query a shared receive queue", errno))?;
         Ok(SharedReceiveQueueAttributes {
             max_wr: match &self.inner.kernel {
-                Kernel::Rxe => answer.max_wr,
                 // the kernel counts entries that programs do not have
-                Kernel::Mlx5(object) => object.max_wr(),
+                Kernel::Mlx5(Some(object)) => object.max_wr(),
+                Kernel::Rxe | Kernel::Mlx5(None) => answer.max_wr,
             },
             max_sge: answer.max_sge,
             limit: answer.srq_limit,

@@ -6,11 +6,13 @@ use std::sync::OnceLock;
 use fake_kernel::{Census, Config, FakeKernel, Family, Mlx5, sysfs};
 use oxverbs::{
     Address, CompletionQueue, Context, Device, FlowMatch, Gid, PostError, QpState, QueuePair,
-    RawPacket, Rc, SharedReceiveQueueAttributes, Ud, WcOpcode,
+    RawPacket, Rc, SharedReceiveQueueAttributes, Ud, WcOpcode, XrcInitiator,
 };
 
 #[path = "../../../driver/tests/traffic/mod.rs"]
 mod traffic;
+#[path = "../../../driver/tests/traffic/xrc.rs"]
+mod xrc;
 
 use traffic::{ALL, good};
 
@@ -73,6 +75,63 @@ fn send_write_read_and_atomics() {
 fn the_same_by_the_kernels_numbers() {
     let (_kernel, context) = open_old();
     traffic::send_write_read_and_atomics(&context, 0);
+}
+
+/// Extended reliable connections: the same data goes over them, and nothing is left when all of it ends.
+#[test]
+fn one_connection_reaches_many_shared_queues() {
+    let (kernel, context) = open();
+    xrc::two_queues_behind_one_target(&context, &context);
+    drop(context);
+    assert_eq!(kernel.census(), Census::default());
+    let (_kernel, old) = open_old();
+    let refused = old.xrc_domain().unwrap_err().to_string();
+    assert!(refused.contains("ConnectX-4"), "{refused}");
+}
+
+/// A target is open for whoever shares its domain, and its shared queue takes the completions along that nobody took.
+#[test]
+fn targets_are_shared_and_queues_take_their_completions_along() {
+    let (kernel, context) = open();
+    let pd = context.protection_domain().unwrap();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    let domain = context.shared_xrc_domain(&file).unwrap();
+    let mut target = domain.target().unwrap();
+    let mut sent = context.completion_queue(16).unwrap();
+    let mut received = context.completion_queue(16).unwrap();
+    let mut initiator = pd.queue_pair::<XrcInitiator>(&sent).create().unwrap();
+    xrc::connected((&context, &mut initiator), (&context, &mut target));
+    let again = context.shared_xrc_domain(&file).unwrap();
+    let opened = again.open_target(target.qp_num()).unwrap();
+    assert_eq!(
+        (opened.qp_num(), opened.state()),
+        (target.qp_num(), QpState::RTR)
+    );
+    assert!(again.open_target(target.qp_num() + 1).is_err());
+    drop(target);
+
+    let region = pd.allocate(1 << 14, ALL).unwrap();
+    let gone = xrc::queue(&region, &pd, &domain, &received, 0);
+    let stays = xrc::queue(&region, &pd, &domain, &received, 1 << 13);
+    for srq in [&gone, &stays] {
+        let number = srq.number().unwrap();
+        let send = initiator.send_half();
+        send.send(region.slice(0..8), number).unwrap();
+        good(&mut sent);
+    }
+    drop(gone);
+    let left: Vec<_> = received.poll().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+
+    // Such a queue belongs to targets, and to no queue pair.
+    let refused = pd
+        .queue_pair::<Rc>(&sent)
+        .shared_receive_queue(&stays)
+        .create();
+    assert!(refused.is_err());
+    drop((opened, domain, again, stays, received, initiator, sent));
+    drop((region, pd, context));
+    assert_eq!(kernel.census(), Census::default());
 }
 
 #[test]

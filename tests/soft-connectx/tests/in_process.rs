@@ -9,6 +9,8 @@ use soft_connectx::{Config, LinkLayer};
 mod ends;
 #[path = "../../../driver/tests/traffic/mod.rs"]
 mod traffic;
+#[path = "../../../driver/tests/traffic/xrc.rs"]
+mod xrc;
 
 use ends::{End, connected, device, open, writes_on_a_channel};
 
@@ -77,6 +79,23 @@ fn one_device_talks_to_itself() {
         let context = Context::over_pci(device(link, 1)).unwrap();
         let gid = context.usual_gid(1).unwrap().index as u8;
         traffic::send_write_read_and_atomics(&context, gid);
+    }
+}
+
+/// Extended reliable connections, between devices and of one with itself.
+#[test]
+fn one_connection_reaches_many_shared_queues() {
+    for link in [LinkLayer::InfiniBand, LinkLayer::Ethernet] {
+        let devices = [device(link, 1), device(link, 2)];
+        let _cable = Cable::new(&devices[0], &devices[1]);
+        let [one, other] = open(&devices);
+        xrc::two_queues_behind_one_target(&one, &other);
+        xrc::two_queues_behind_one_target(&other, &other);
+        // No other process has anything on a device that this one drives.
+        let domain = one.xrc_domain().unwrap();
+        assert!(domain.open_target(1).is_err());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(one.shared_xrc_domain(&file).is_err());
     }
 }
 

@@ -250,7 +250,12 @@ impl Uctx {
     }
 
     /// Opens the XRC target queue pair that another process made in the same XRC domain.
+    ///
+    /// `EOPNOTSUPP` where this process drives the device: no other process has a queue pair there.
     pub fn open_qp(&self, xrcd: Xrcd, qp_num: u32, user_handle: u64) -> Result<Qp, Errno> {
+        if self.objects().is_some() {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         let resp = self.simple(OpenQp {
             user_handle,
             pd_handle: xrcd.0,

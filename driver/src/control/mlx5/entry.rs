@@ -48,7 +48,7 @@ pub(super) struct Entry {
 
 impl Mlx5Context {
     /// Whether completions carry numbers that the program chose.
-    pub(super) fn names_queues_by_index(&self) -> bool {
+    pub(crate) fn names_queues_by_index(&self) -> bool {
         matches!(self.tables(), CqeVersion::V1(_))
     }
 

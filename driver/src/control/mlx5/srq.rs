@@ -232,6 +232,17 @@ impl SrqObject {
         Ok(answer)
     }
 
+    /// [`destroy`](Self::destroy), after which completions still find the queue, and nobody else has its index, until the
+    /// object is dropped.
+    pub(crate) fn destroy_in_kernel(&mut self) -> Result<u32, Errno> {
+        if self.destroyed {
+            return Ok(0);
+        }
+        let events = self.context.uctx().destroy_srq(self.handle)?;
+        self.destroyed = true;
+        Ok(events)
+    }
+
     /// Destroys it in the kernel. Nothing has happened if that fails, as it does while queue pairs use it.
     /// Completions of a queue for XRC are to be cleaned before the answer is dropped.
     pub fn destroy(&mut self) -> Result<Dying<'_>, Errno> {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::sync::{Arc, Mutex};
 
-use uverbs_abi::types::{QpCap, QpState};
+use uverbs_abi::types::{QpCap, QpState, QpType};
 use uverbs_abi::udata::rxe as udata;
 
 use super::recv::{self, RecvHalf};
@@ -120,11 +120,23 @@ impl<T: Service> QueuePairBuilder<T> {
             send_cq,
             recv_cq,
             srq,
-            cap,
+            mut cap,
             signal_all,
             ..
         } = self;
+        if T::QP_TYPE == QpType::XRC_INI {
+            // it receives nothing, and a ring for that would be one that the kernel knows nothing of
+            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+        }
         let action = || format!("make a {:?} queue pair of {cap:?}", T::QP_TYPE);
+        if let Some(srq) = &srq
+            && (srq.number().is_some() || T::QP_TYPE == QpType::XRC_INI)
+        {
+            return Err(Error::refused(
+                action(),
+                "XRC's shared receive queues are reached by targets of their domain, not by queue pairs",
+            ));
+        }
         let id = ObjectId::next();
         let context = Arc::clone(&pd.context);
         if let Family::Mlx5(mlx5) = &context.family {

@@ -51,13 +51,18 @@ pub(super) fn describe_mlx5(
     let flags = mlx5::SendFlags(flags.0);
     // SAFETY: of the operations above, none has headers in memory.
     unsafe { sq.open(draft, wr_id, flags, &described) }?;
-    if let Some(To::Mlx5 { av, qpn, qkey }) = to {
-        let to = mlx5::Destination {
-            av,
-            qpn: *qpn,
-            qkey: *qkey,
-        };
-        sq.set_datagram(draft, &to);
+    match to {
+        Some(To::Mlx5 { av, qpn, qkey }) => {
+            let to = mlx5::Destination {
+                av,
+                qpn: *qpn,
+                qkey: *qkey,
+            };
+            sq.set_datagram(draft, &to);
+        }
+        Some(To::Xrc(srq)) => sq.set_srqn(draft, *srq),
+        // a handle of another device: the queue misses the destination
+        Some(To::Rxe(_)) | None => {}
     }
     let local = !matches!(operation, Operation::LocalInv { .. } | Operation::BindMw(_));
     match payload {

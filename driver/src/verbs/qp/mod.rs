@@ -4,10 +4,12 @@ mod attributes;
 mod build;
 mod describe;
 mod flow;
+mod operation;
 mod recv;
 mod send;
 mod service;
 mod state;
+mod xrc;
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -35,9 +37,11 @@ pub use build::QueuePairBuilder;
 pub use flow::{FlowMatch, FlowRule};
 pub use recv::RecvHalf;
 pub use send::{SendBatch, SendHalf, WorkRequest};
-pub use service::{Connected, RawPacket, Rc, Service, Uc, Ud};
+pub use service::{Connected, Paired, RawPacket, Rc, Service, Uc, Ud, XrcInitiator};
+use state::reliable_rts;
+pub(super) use state::{Change, rtr, rts};
 
-/// A queue pair of service type `T`: [`Rc`], [`Uc`] or [`Ud`].
+/// A queue pair of service type `T`: [`Rc`], [`Uc`], [`Ud`], [`RawPacket`] or [`XrcInitiator`].
 ///
 /// Which operations it has follows from the type; a datagram without a destination does not compile:
 ///

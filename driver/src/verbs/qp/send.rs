@@ -9,7 +9,7 @@ use wqe_format::rxe::{BindMw, Flush, Operation, SendFlags, Sge};
 use zerocopy::byteorder::big_endian::U32;
 
 use super::describe::{Payload, describe_mlx5, describe_rxe};
-use super::{Connected, Marker, QpInner, RawPacket, Rc, Service, Ud};
+use super::{Connected, Marker, Paired, QpInner, RawPacket, Rc, Service, Ud, operation};
 use crate::data::{mlx5, rxe};
 use crate::sys::fd::UverbsFd;
 use crate::verbs::address::{Destination, To};
@@ -127,7 +127,11 @@ impl<T: Service> SendHalf<T> {
     }
 
     /// Posts one signaled work request whose buffer the queue keeps.
-    fn post_kept<F>(&mut self, buffer: RegionSlice, describe: F) -> Result<Token, PostError>
+    pub(super) fn post_kept<F>(
+        &mut self,
+        buffer: RegionSlice,
+        describe: F,
+    ) -> Result<Token, PostError>
     where
         F: for<'b, 'q> FnOnce(&'b mut SendBatch<'q, T>, u64) -> WorkRequest<'b, 'q, T>,
     {
@@ -149,7 +153,7 @@ impl<T: Service> SendHalf<T> {
     }
 }
 
-impl<T: Connected> SendHalf<T> {
+impl<T: Paired> SendHalf<T> {
     /// Posts a SEND. The queue keeps the buffer until [`reclaim`](Self::reclaim) gets its completion.
     ///
     /// # Errors
@@ -279,7 +283,7 @@ impl<'q, T: Service> SendBatch<'q, T> {
     }
 
     #[inline]
-    fn begin<'b>(
+    pub(super) fn begin<'b>(
         &'b mut self,
         wr_id: u64,
         operation: Operation,
@@ -295,7 +299,7 @@ impl<'q, T: Service> SendBatch<'q, T> {
     }
 }
 
-impl<'q, T: Connected> SendBatch<'q, T> {
+impl<'q, T: Paired> SendBatch<'q, T> {
     /// SEND.
     #[inline]
     pub fn send(&mut self, wr_id: u64) -> WorkRequest<'_, 'q, T> {
@@ -311,32 +315,17 @@ impl<'q, T: Connected> SendBatch<'q, T> {
     /// RDMA WRITE.
     #[inline]
     pub fn write(&mut self, wr_id: u64, to: RemoteMemory) -> WorkRequest<'_, 'q, T> {
-        let operation = Operation::RdmaWrite {
-            remote_addr: to.addr,
-            rkey: to.rkey,
-        };
-        self.begin(wr_id, operation, None)
+        self.begin(wr_id, operation::write(to), None)
     }
 
     /// RDMA WRITE with immediate data, which takes a receive of the peer's.
     #[inline]
     pub fn write_imm(&mut self, wr_id: u64, to: RemoteMemory, imm: u32) -> WorkRequest<'_, 'q, T> {
-        let RemoteMemory {
-            addr: remote_addr,
-            rkey,
-        } = to;
-        let imm = U32::new(imm);
-        self.begin(
-            wr_id,
-            Operation::RdmaWriteWithImm {
-                remote_addr,
-                rkey,
-                imm,
-            },
-            None,
-        )
+        self.begin(wr_id, operation::write_imm(to, imm), None)
     }
+}
 
+impl<'q, T: Connected> SendBatch<'q, T> {
     /// Invalidates a local key.
     #[inline]
     pub fn local_invalidate(&mut self, wr_id: u64, rkey: u32) -> WorkRequest<'_, 'q, T> {
@@ -360,11 +349,7 @@ impl<'q> SendBatch<'q, Rc> {
     /// RDMA READ.
     #[inline]
     pub fn read(&mut self, wr_id: u64, from: RemoteMemory) -> WorkRequest<'_, 'q, Rc> {
-        let operation = Operation::RdmaRead {
-            remote_addr: from.addr,
-            rkey: from.rkey,
-        };
-        self.begin(wr_id, operation, None)
+        self.begin(wr_id, operation::read(from), None)
     }
 
     /// Compare and swap of 8 bytes; the old value goes to the local memory.
@@ -376,38 +361,13 @@ impl<'q> SendBatch<'q, Rc> {
         compare: u64,
         swap: u64,
     ) -> WorkRequest<'_, 'q, Rc> {
-        let RemoteMemory {
-            addr: remote_addr,
-            rkey,
-        } = at;
-        self.begin(
-            wr_id,
-            Operation::AtomicCmpAndSwp {
-                remote_addr,
-                rkey,
-                compare,
-                swap,
-            },
-            None,
-        )
+        self.begin(wr_id, operation::compare_swap(at, compare, swap), None)
     }
 
     /// Fetch and add of 8 bytes; the old value goes to the local memory.
     #[inline]
     pub fn fetch_add(&mut self, wr_id: u64, at: RemoteMemory, add: u64) -> WorkRequest<'_, 'q, Rc> {
-        let RemoteMemory {
-            addr: remote_addr,
-            rkey,
-        } = at;
-        self.begin(
-            wr_id,
-            Operation::AtomicFetchAndAdd {
-                remote_addr,
-                rkey,
-                add,
-            },
-            None,
-        )
+        self.begin(wr_id, operation::fetch_add(at, add), None)
     }
 
     /// Flush of remote memory.

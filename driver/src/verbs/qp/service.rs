@@ -27,6 +27,9 @@ pub trait Service: sealed::Sealed + fmt::Debug + Send + Sync + 'static {
 /// A service type with one peer.
 pub trait Connected: Service {}
 
+/// A service type whose peer is a queue pair that receives by itself, so that work requests name no queue.
+pub trait Paired: Connected {}
+
 /// Reliable connection: in order, acknowledged, with remote reads and atomics.
 #[derive(Clone, Copy, Debug)]
 pub enum Rc {}
@@ -44,23 +47,33 @@ pub enum Ud {}
 #[derive(Clone, Copy, Debug)]
 pub enum RawPacket {}
 
+/// The sending end of extended reliable connections: as [`Rc`], but each work request names one of the peer's shared receive
+/// queues. The other end is an [`XrcTarget`](crate::XrcTarget).
+#[derive(Clone, Copy, Debug)]
+pub enum XrcInitiator {}
+
 macro_rules! services {
-    ($($name:ident: $qp_type:ident $rxe:expr),*) => {$(
+    ($($name:ident: $qp_type:ident $mlx5:ident $rxe:expr),*) => {$(
         impl sealed::Sealed for $name {}
         impl Service for $name {
             const QP_TYPE: QpType = QpType::$qp_type;
             const TRANSPORT: Option<Transport> = $rxe;
-            const MLX5: mlx5::Transport = mlx5::Transport::$name;
+            const MLX5: mlx5::Transport = mlx5::Transport::$mlx5;
         }
     )*};
 }
 
 services!(
-    Rc: RC Some(Transport::Rc),
-    Uc: UC Some(Transport::Uc),
-    Ud: UD Some(Transport::Ud),
-    RawPacket: RAW_PACKET None
+    Rc: RC Rc Some(Transport::Rc),
+    Uc: UC Uc Some(Transport::Uc),
+    Ud: UD Ud Some(Transport::Ud),
+    RawPacket: RAW_PACKET RawPacket None,
+    XrcInitiator: XRC_INI XrcSend None
 );
 
 impl Connected for Rc {}
 impl Connected for Uc {}
+impl Connected for XrcInitiator {}
+
+impl Paired for Rc {}
+impl Paired for Uc {}

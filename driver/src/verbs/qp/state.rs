@@ -1,12 +1,15 @@
 //! A queue pair's way from RESET to sending.
 
-use uverbs_abi::types::{AccessFlags, QpAttrMask, QpState};
+use uverbs_abi::handle;
+use uverbs_abi::types::{AccessFlags, QpAttrMask, QpState, QpType};
+use uverbs_abi::write::qp::ModifyQp;
 
 use super::QueuePair;
 use super::attributes::{Endpoint, Peer, QpAttributes, Timing};
 use super::service::{Connected, RawPacket, Rc, Service, Uc, Ud};
 use crate::control::qp_state;
 use crate::error::{Error, Result};
+use crate::sys::Errno;
 use crate::verbs::advice;
 use crate::verbs::context::Context;
 
@@ -18,31 +21,14 @@ impl<T: Service> QueuePair<T> {
     /// Names the attributes that the change of state lacks or does not take; of a path, says whether
     /// nobody answered.
     pub fn modify(&mut self, attributes: &QpAttributes) -> Result<()> {
-        let mut modify = attributes.modify;
-        let mask = modify.attr_mask;
         let shared = self.shared();
-        let from = if mask.contains(QpAttrMask::CUR_STATE) {
-            modify.cur_qp_state
-        } else {
-            shared.state()
+        let change = Change {
+            qp_type: T::QP_TYPE,
+            number: shared.qp_num,
+            handle: shared.handle,
+            from: shared.state(),
         };
-        let to = if mask.contains(QpAttrMask::STATE) {
-            modify.qp_state
-        } else {
-            from
-        };
-        let action = || format!("take queue pair {} from {from:?} to {to:?}", shared.qp_num);
-        qp_state::check(T::QP_TYPE, from, to, mask)
-            .map_err(|bad| Error::refused(action(), bad.to_string()))?;
-        modify.qp_handle = shared.handle;
-        shared
-            .modify(&modify)
-            .map_err(|errno| match attributes.address {
-                Some(address) => {
-                    advice::resolve(format!("{} at {}", action(), address.describe()), errno)
-                }
-                None => Error::kernel(action(), errno),
-            })?;
+        let to = change.make(attributes, |modify| shared.modify(modify))?;
         shared.note_state(to);
         Ok(())
     }
@@ -78,18 +64,7 @@ impl<T: Service> QueuePair<T> {
         let context = Context {
             inner: self.shared().pd.context.clone(),
         };
-        let entry = context.query_gid(port, gid_index.into())?.ok_or_else(|| {
-            let action = format!("use GID {gid_index} of port {port}");
-            Error::refused(action, "the entry is empty")
-        })?;
-        Ok(Endpoint {
-            qpn: self.qp_num(),
-            psn: random_psn(),
-            lid: context.query_port(port)?.lid,
-            gid: entry.gid,
-            port,
-            gid_index,
-        })
+        Endpoint::of(&context, self.qp_num(), port, gid_index)
     }
 }
 
@@ -100,8 +75,7 @@ impl<T: Connected> QueuePair<T> {
     ///
     /// There is no such port.
     pub fn to_init(&mut self, port: u8, access: AccessFlags) -> Result<()> {
-        let init = QpAttributes::new().state(QpState::INIT).pkey_index(0);
-        self.modify(&init.port(port).access(access))
+        self.modify(&Change::to_init(port, access))
     }
 }
 
@@ -125,13 +99,7 @@ impl QueuePair<Rc> {
     ///
     /// The kernel's.
     pub fn to_rts(&mut self, psn: u32, timing: Timing) -> Result<()> {
-        self.modify(
-            &rts(psn)
-                .timeout(timing.timeout)
-                .retry_count(timing.retry_count)
-                .rnr_retry(timing.rnr_retry)
-                .max_rd_atomic(timing.max_rd_atomic),
-        )
+        self.modify(&reliable_rts(psn, timing))
     }
 
     /// RESET to RTS in one go, with usual values: connects the `local` endpoint of this queue pair to a
@@ -216,7 +184,7 @@ impl QueuePair<Ud> {
     }
 }
 
-fn rtr(peer: &Peer) -> QpAttributes {
+pub(in crate::verbs) fn rtr(peer: &Peer) -> QpAttributes {
     QpAttributes::new()
         .state(QpState::RTR)
         .address(peer.address)
@@ -225,8 +193,87 @@ fn rtr(peer: &Peer) -> QpAttributes {
         .rq_psn(peer.psn)
 }
 
-fn rts(psn: u32) -> QpAttributes {
+pub(in crate::verbs) fn rts(psn: u32) -> QpAttributes {
     QpAttributes::new().state(QpState::RTS).sq_psn(psn)
+}
+
+pub(super) fn reliable_rts(psn: u32, timing: Timing) -> QpAttributes {
+    rts(psn)
+        .timeout(timing.timeout)
+        .retry_count(timing.retry_count)
+        .rnr_retry(timing.rnr_retry)
+        .max_rd_atomic(timing.max_rd_atomic)
+}
+
+/// A change of a queue pair's attributes.
+pub(in crate::verbs) struct Change {
+    pub(in crate::verbs) qp_type: QpType,
+    pub(in crate::verbs) number: u32,
+    pub(in crate::verbs) handle: handle::Qp,
+    /// The state that it is believed to be in.
+    pub(in crate::verbs) from: QpState,
+}
+
+impl Change {
+    /// RESET to INIT, of a connection.
+    pub(in crate::verbs) fn to_init(port: u8, access: AccessFlags) -> QpAttributes {
+        let init = QpAttributes::new().state(QpState::INIT).pkey_index(0);
+        init.port(port).access(access)
+    }
+
+    /// Checks it and lets the kernel make it; answers the state that the queue pair is in then.
+    pub(in crate::verbs) fn make(
+        &self,
+        attributes: &QpAttributes,
+        modify_in_kernel: impl FnOnce(&ModifyQp) -> std::result::Result<(), Errno>,
+    ) -> Result<QpState> {
+        let mut modify = attributes.modify;
+        let mask = modify.attr_mask;
+        let from = if mask.contains(QpAttrMask::CUR_STATE) {
+            modify.cur_qp_state
+        } else {
+            self.from
+        };
+        let to = if mask.contains(QpAttrMask::STATE) {
+            modify.qp_state
+        } else {
+            from
+        };
+        let action = || format!("take queue pair {} from {from:?} to {to:?}", self.number);
+        qp_state::check(self.qp_type, from, to, mask)
+            .map_err(|bad| Error::refused(action(), bad.to_string()))?;
+        modify.qp_handle = self.handle;
+        modify_in_kernel(&modify).map_err(|errno| match attributes.address {
+            Some(address) => {
+                advice::resolve(format!("{} at {}", action(), address.describe()), errno)
+            }
+            None => Error::kernel(action(), errno),
+        })?;
+        Ok(to)
+    }
+}
+
+impl Endpoint {
+    /// Of a queue pair with this number.
+    pub(in crate::verbs) fn of(
+        context: &Context,
+        qpn: u32,
+        port: u8,
+        gid_index: u8,
+    ) -> Result<Self> {
+        let entry = context.query_gid(port, gid_index.into())?.ok_or_else(|| {
+            let action = format!("use GID {gid_index} of port {port}");
+            Error::refused(action, "the entry is empty")
+        })?;
+        Ok(Self {
+            qpn,
+            psn: random_psn(),
+            lid: context.query_port(port)?.lid,
+            gid: entry.gid,
+            port,
+            gid_index,
+        })
+    }
 }
 
 /// 24 bits that differ from one connection to the next, so that late packets of an old one do not fit.

@@ -55,6 +55,12 @@ impl Objects {
             .get_or_make(|| self.run_for_number(Opcode::ALLOC_PD))
     }
 
+    /// An XRC domain for initiators, which are in none of the program's.
+    pub(super) fn base_xrcd(&self) -> Result<u32, Errno> {
+        self.base_xrcd
+            .get_or_make(|| self.run_for_number(Opcode::ALLOC_XRCD))
+    }
+
     /// Makes an XRC domain. Those of this context only: there are no files that others could find it by.
     pub fn open_xrcd(&self) -> Result<handle::Xrcd, Errno> {
         let number = self.run_for_number(Opcode::ALLOC_XRCD)?;

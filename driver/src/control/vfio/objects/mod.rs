@@ -107,6 +107,8 @@ pub struct Objects {
     neighbours: Neighbours,
     /// For queue pairs that have none of their own.
     base_pd: MadeOnce,
+    /// For initiators of XRC.
+    base_xrcd: MadeOnce,
     /// What raw packets are sent and received in.
     transport: MadeOnce,
     raws: Table<RawObject>,
@@ -142,6 +144,7 @@ impl Objects {
             gids: GidTable::default(),
             neighbours: Neighbours::default(),
             base_pd: MadeOnce::default(),
+            base_xrcd: MadeOnce::default(),
             transport: MadeOnce::default(),
             raws: Table::starting_at(RAW_HANDLES),
             work_queues: Table::default(),

@@ -180,7 +180,9 @@ impl Objects {
         describe_queues(
             &mut context,
             input,
-            srq.is_some() || target || initiator,
+            // The kernel names an empty queue of its own for both ends of XRC, which receive nothing themselves; without one
+            // they have none.
+            srq.is_some(),
             service,
         )?;
         if let Some(cq) = &send_cq {
@@ -195,6 +197,9 @@ impl Objects {
             }
             (Some(srq), None) => {
                 context.set_srqn_rmpn_xrqn(srq.number);
+            }
+            (None, None) if initiator => {
+                context.set_xrcd(self.base_xrcd()?);
             }
             (None, None) => {}
         }
