@@ -95,7 +95,7 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
         .set_null_mkey(true);
     caps.set_umem_uid_0(true).set_stat_rate_support(0xffff);
     caps.set_repeated_block_disabled(false)
-        .set_umr_modify_entity_size_disabled(true);
+        .set_umr_modify_entity_size_disabled(false);
     caps.set_cqe_128_always(true);
     caps.set_hca_cap_2(true)
         .set_general_obj_types(1 << super::RESERVED_QPN);
