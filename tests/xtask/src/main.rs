@@ -17,6 +17,7 @@ mod drop_in;
 mod fuzz;
 mod install;
 mod lab;
+mod matrix;
 mod oracle;
 mod package;
 mod test;
@@ -45,6 +46,7 @@ enum Word {
     Fuzz(fuzz::Arguments),
     Install(install::Arguments),
     Lab(lab::Arguments),
+    Matrix(matrix::Arguments),
     Oracle(oracle::Arguments),
     Package(package::Arguments),
     Test(test::Arguments),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Word::Fuzz(arguments) => fuzz::run(&arguments),
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
+        Word::Matrix(arguments) => matrix::run(&arguments),
         Word::Oracle(arguments) => oracle::run(&arguments),
         Word::Package(arguments) => package::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
