@@ -44,6 +44,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "RE")]
     pub(crate) filter: Option<String>,
 
+    /// Run the long cases too, which take minutes each
+    #[arg(long)]
+    pub(crate) long: bool,
+
     /// Write results (or, with --list, the list) to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -5,6 +5,7 @@
 
 mod check;
 mod cli;
+mod counters;
 mod fixture;
 mod runner;
 mod suite;
@@ -50,7 +51,7 @@ fn run(options: &Options) -> Result<bool> {
     if let Some(name) = &options.run_case {
         return run_case(options, name);
     }
-    let cases = selected(options.filter.as_deref())?;
+    let cases = selected(options)?;
     if options.list {
         return list(options, &cases);
     }
@@ -62,6 +63,7 @@ fn run(options: &Options) -> Result<bool> {
     if options.prove {
         return prove(options, seed, &cases);
     }
+    let before = counters::read(options.device(), options.port);
     let started = Instant::now();
     let mut reports = Vec::new();
     for case in &cases {
@@ -76,6 +78,9 @@ fn run(options: &Options) -> Result<bool> {
         &json!({
             "device": options.device(), "seed": seed, "seconds": seconds, "kernel": kernel(),
             "totals": totals, "cases": reports,
+            "counters": {
+                "before": before, "after": counters::read(options.device(), options.port),
+            },
         }),
     )?;
     let Totals {
@@ -87,10 +92,11 @@ fn run(options: &Options) -> Result<bool> {
     Ok(failed == 0 && passed > 0)
 }
 
-/// The cases whose names match.
-fn selected(filter: Option<&str>) -> Result<Vec<Case>> {
+/// The cases whose names match, without the long ones unless those are wanted or only shown.
+fn selected(options: &Options) -> Result<Vec<Case>> {
     let mut cases = suite::all();
-    if let Some(filter) = filter {
+    cases.retain(|case| !case.long || options.long || options.list);
+    if let Some(filter) = &options.filter {
         let filter = Regex::new(filter).context("--filter")?;
         cases.retain(|case| filter.is_match(&case.name));
         if cases.is_empty() {
@@ -103,15 +109,16 @@ fn selected(filter: Option<&str>) -> Result<Vec<Case>> {
 fn list(options: &Options, cases: &[Case]) -> Result<bool> {
     for case in cases {
         let needs: Vec<_> = case.needs.iter().map(|need| format!("{need:?}")).collect();
+        let long = if case.long { "  (with --long)" } else { "" };
         match needs.is_empty() {
-            true => println!("{}", case.name),
-            false => println!("{}  (needs {})", case.name, needs.join(", ")),
+            true => println!("{}{long}", case.name),
+            false => println!("{}  (needs {}){long}", case.name, needs.join(", ")),
         }
     }
     println!("{} cases", cases.len());
     let entry = |case: &Case| {
         let needs: Vec<_> = case.needs.iter().map(|need| format!("{need:?}")).collect();
-        json!({ "name": case.name, "needs": needs })
+        json!({ "name": case.name, "needs": needs, "long": case.long })
     };
     write_json(options, &cases.iter().map(entry).collect::<Vec<_>>())?;
     Ok(true)

@@ -2,7 +2,7 @@
 
 use super::{Need, Suite};
 use crate::check::{Check, ensure, equal, fail};
-use crate::fixture::{Pair, Setup};
+use crate::fixture::{Env, Pair, Setup};
 use crate::verbs::types::*;
 
 pub(super) fn cases(suite: &mut Suite) {
@@ -34,6 +34,12 @@ pub(super) fn cases(suite: &mut Suite) {
         b.received(&[(1, Status::SUCCESS)])?;
         b.expect(0, 4096, 3)
     });
+    suite.slow_case(
+        60,
+        "fork/child_lives_during_traffic[B60]",
+        local,
+        child_lives,
+    );
     suite.case("fork/objects_leave_no_mappings[B60]", local, |env| {
         let once = || -> Check {
             let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
@@ -72,6 +78,46 @@ pub(super) fn cases(suite: &mut Suite) {
             Err(error) => fail(format!("cannot start /bin/ls: {error}")),
         }
     });
+}
+
+/// Children that share the parent's pages live while the parent writes to its registered memory and sends from it: what
+/// the parent writes must be what the device sees, and what the device writes what the parent sees.
+fn child_lives(env: &Env) -> Check {
+    let pair = Pair::connected(env, &Setup::new(Transport::Rc))?;
+    pair.exchange(0, 4096)?;
+    for round in 0..5 {
+        // Under way while the process is copied.
+        let (a, b) = (&pair.a, &pair.b);
+        a.fill(8192, 4096, round)?;
+        for id in 0..8 {
+            a.post(SendWr::new(
+                100 + id,
+                Op::Write(b.remote(8192)),
+                [a.sge(8192, 4096)],
+            ))?;
+        }
+        // SAFETY: as in `in_child`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: waits for a signal, which ends it; touches no memory.
+            unsafe { libc::pause() };
+            // SAFETY: as in `in_child`.
+            unsafe { libc::_exit(0) };
+        }
+        ensure("a child", child > 0)?;
+        let done: Vec<_> = (100..108).map(|id| (id, Status::SUCCESS)).collect();
+        let answer = (a.sent(&done).map(drop))
+            .and_then(|()| b.expect(8192, 4096, round))
+            .and_then(|()| (1..5).try_for_each(|id| pair.exchange(10 * round + id, 4096)));
+        // SAFETY: our own child, which has not been waited for.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        let mut status = 0;
+        // SAFETY: as above, and `status` outlives the call.
+        let got = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        answer?;
+        equal("child", got, child)?;
+    }
+    Ok(())
 }
 
 fn device_mappings() -> Check<usize> {

@@ -8,10 +8,12 @@ mod events;
 mod forks;
 mod inline;
 mod objects;
+mod port_counters;
 mod post;
 mod reliability;
 mod rights;
 mod rings;
+mod scale;
 mod shared_receive;
 mod states;
 mod transfer;
@@ -30,6 +32,8 @@ pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) needs: Vec<Need>,
     pub(crate) timeout: Duration,
+    /// Takes minutes, and runs with `--long` only.
+    pub(crate) long: bool,
     pub(crate) run: Box<dyn Fn(&Env) -> Check>,
 }
 
@@ -62,6 +66,8 @@ pub(crate) enum Need {
     Flush,
     AtomicWrite,
     Ethernet,
+    /// So many queue pairs at once.
+    QueuePairs(u32),
     /// The kernel has the device, and tells of it in sysfs; a device that this process drives is in no sysfs.
     Sysfs,
     /// Both ends in this process: the case looks at the far end with more than verbs, or times it.
@@ -83,6 +89,7 @@ impl Need {
             Self::Sge(n) => least(device.max_sge, n, "max_sge"),
             Self::Message(n) => least(port.max_msg_size, n, "max_msg_sz"),
             Self::Mtu(n) => least(port.mtu_bytes(), n, "the active MTU"),
+            Self::QueuePairs(n) => least(device.max_qp, n, "max_qp"),
             Self::Atomics => least(device.atomic_cap, 1, "atomic_cap"),
             Self::Srq => least(device.max_srq, 1, "max_srq"),
             Self::SrqResize => flag(cap::SRQ_RESIZE, "SRQ_RESIZE"),
@@ -134,8 +141,23 @@ impl Suite {
             name: name.into(),
             needs: needs.to_vec(),
             timeout: Duration::from_secs(seconds),
+            long: false,
             run: Box::new(run),
         });
+    }
+
+    /// A case that takes minutes.
+    pub(crate) fn long_case(
+        &mut self,
+        seconds: u64,
+        name: impl Into<String>,
+        needs: &[Need],
+        run: impl Fn(&Env) -> Check + 'static,
+    ) {
+        self.slow_case(seconds, name, needs, run);
+        if let Some(case) = self.cases.last_mut() {
+            case.long = true;
+        }
     }
 }
 
@@ -157,5 +179,7 @@ pub(crate) fn all() -> Vec<Case> {
     objects::cases(&mut suite);
     rings::cases(&mut suite);
     forks::cases(&mut suite);
+    port_counters::cases(&mut suite);
+    scale::cases(&mut suite);
     suite.cases
 }
