@@ -198,6 +198,11 @@ pub(super) fn cases(suite: &mut Suite) {
                 "an error completion",
                 got.iter().any(|wc| wc.status != Status::SUCCESS),
             )?;
+            // The completion may be seen before the device has left the state that it belongs to.
+            let end = std::time::Instant::now() + LONG;
+            while b.state()? != State::Err && std::time::Instant::now() < end {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
             equal("state of the responder", b.state()?, State::Err)
         },
     );
