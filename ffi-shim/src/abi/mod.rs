@@ -101,6 +101,7 @@ pub const STRUCTS: &[StructLayout] = &[
     work::ibv_mw_bind_info::LAYOUT,
     work::ibv_send_wr::LAYOUT,
     work::ibv_recv_wr::LAYOUT,
+    work::ibv_ops_wr::LAYOUT,
     work::ibv_mw_bind::LAYOUT,
     work::ibv_wc::LAYOUT,
     work::ibv_poll_cq_attr::LAYOUT,

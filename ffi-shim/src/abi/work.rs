@@ -141,6 +141,31 @@ pub struct ibv_recv_wr {
 }
 layout!(ibv_recv_wr, 32, { wr_id @ 0, next @ 8, sg_list @ 16, num_sge @ 24 });
 
+/// A change of a list of tags.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_ops_wr {
+    pub wr_id: u64,
+    pub next: *mut ibv_ops_wr,
+    pub opcode: c_uint,
+    pub flags: c_int,
+    pub tm: ibv_ops_wr_tm,
+}
+layout!(ibv_ops_wr, 72, { wr_id @ 0, next @ 8, opcode @ 16, flags @ 20, tm @ 24 });
+
+/// `tm` of [`ibv_ops_wr`], which has no name in C; nor has what it ends with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_ops_wr_tm {
+    pub unexpected_cnt: u32,
+    pub handle: u32,
+    pub recv_wr_id: u64,
+    pub sg_list: *mut ibv_sge,
+    pub num_sge: c_int,
+    pub tag: u64,
+    pub mask: u64,
+}
+
 /// Argument of `ibv_bind_mw`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -227,6 +227,7 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::poll_cq, cq::poll_cq as *const ()),
     (Op::post_recv, qp::post_recv as *const ()),
     (Op::post_send, qp::post_send as *const ()),
+    (Op::post_srq_ops, srq::post_srq_ops as *const ()),
     (Op::post_srq_recv, srq::post_srq_recv as *const ()),
     (Op::query_device_ex, device::query_device_ex as *const ()),
     (Op::query_ece, qp::query_ece as *const ()),

@@ -9,14 +9,15 @@ use oxverbs::ffi_core::mlx5::{SharedReceiveQueue, SrqShared};
 #[cfg(feature = "drop-in")]
 use oxverbs::ffi_core::mlx5_control::placement::RingPlacement;
 use oxverbs::ffi_core::mlx5_control::srq::{SrqObject, SrqRequest};
+use oxverbs::ffi_core::mlx5_control::tags::Tags;
 use oxverbs::ffi_core::uverbs_abi::handle::{Srq as SrqHandle, Xrcd};
 use oxverbs::ffi_core::uverbs_abi::types::{SrqAttrMask, SrqType};
 
 use crate::abi::attr::{ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::abi::domain::verbs_xrcd;
 use crate::abi::driver::verbs_srq;
-use crate::abi::objects::{ibv_context, ibv_pd, ibv_srq};
-use crate::abi::work::ibv_recv_wr;
+use crate::abi::objects::{ibv_context, ibv_pd, ibv_qp, ibv_srq};
+use crate::abi::work::{ibv_ops_wr, ibv_recv_wr};
 use crate::common::destroyed;
 use crate::common::events::Events;
 use crate::common::memory::of_pd;
@@ -26,7 +27,7 @@ use crate::door::control;
 use crate::mlx5::Mlx5;
 use crate::mlx5::cq;
 use crate::mlx5::domain::{self, Share};
-use crate::mlx5::qp::receive_list;
+use crate::mlx5::qp::{self, receive_list};
 
 /// A shared receive queue: what the program sees, and ours behind it.
 #[repr(C)]
@@ -34,6 +35,8 @@ use crate::mlx5::qp::receive_list;
 pub(crate) struct Srq {
     ibv: verbs_srq,
     queue: SharedReceiveQueue,
+    /// The queue pair that its list of tags is changed by; null if there is none.
+    commands: *mut ibv_qp,
     /// Before the share: its memory may be from the domain's allocator.
     object: SrqObject,
     _domain: Option<Share>,
@@ -80,6 +83,7 @@ fn create(
     let srq = Srq {
         ibv,
         queue,
+        commands: std::ptr::null_mut(),
         object,
         // SAFETY: a protection domain of ours (C1).
         _domain: unsafe { domain::share(pd) },
@@ -128,6 +132,8 @@ pub(crate) unsafe extern "C" fn create_srq(
 const ATTR_XRCD: u32 = 4;
 /// `IBV_SRQ_INIT_ATTR_CQ`.
 const ATTR_CQ: u32 = 8;
+/// `IBV_SRQ_INIT_ATTR_TM`.
+const ATTR_TM: u32 = 16;
 
 /// `enum ibv_srq_type`.
 mod srq_type {
@@ -165,7 +171,25 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
                     ..SrqRequest::default()
                 }
             }
-            srq_type::TM => return Err(Errno(libc::EOPNOTSUPP)),
+            srq_type::TM => {
+                // What a message's tag was is read from the completion.
+                // SAFETY: not null then, a completion queue of ours (C1).
+                let polled =
+                    has(ATTR_CQ) && !init.cq.is_null() && unsafe { cq::is_extended(init.cq) };
+                if !polled || !has(ATTR_TM) {
+                    return Err(Errno(libc::EINVAL));
+                }
+                SrqRequest {
+                    srq_type: SrqType::TM,
+                    // SAFETY: a completion queue of ours (C1).
+                    cq: unsafe { cq::handle(init.cq) },
+                    tags: Tags {
+                        max_num_tags: init.max_num_tags,
+                        max_ops: init.max_ops,
+                    },
+                    ..SrqRequest::default()
+                }
+            }
             _ => return Err(Errno(libc::EINVAL)),
         };
         if !has(ATTR_PD) || init.pd.is_null() {
@@ -178,7 +202,23 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         ibv.srq_type = kind;
         if kind == srq_type::XRC {
             ibv.xrcd = init.xrcd;
+        }
+        if kind != srq_type::BASIC {
             ibv.cq = init.cq.cast();
+        }
+        if kind == srq_type::TM {
+            // SAFETY: the new object; protection domain and completion queue are ours (C1).
+            let commands =
+                unsafe { qp::create_for_tags(context, init.pd, init.cq, srq.cast(), init.max_ops) };
+            match commands {
+                // SAFETY: the new object.
+                Ok(commands) => unsafe { (*srq).commands = commands },
+                Err(errno) => {
+                    // SAFETY: the new object, which nobody knows of.
+                    drop(unsafe { Box::from_raw(srq) });
+                    return Err(errno);
+                }
+            }
         }
         Ok(srq)
     })
@@ -241,6 +281,14 @@ pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut ibv_srq) -> c_int {
     control("destroy_srq", || {
         // SAFETY: a queue of ours (C1), and nobody else uses it.
         let ours = unsafe { &mut *srq.cast::<Srq>() };
+        // Before the queue that it receives from. If that cannot go, its list is not changed any more, as with libmlx5.
+        if !ours.commands.is_null() {
+            // SAFETY: made with the queue, and nobody else's.
+            match unsafe { qp::destroy_qp(ours.commands) } {
+                0 => ours.commands = std::ptr::null_mut(),
+                errno => return Err(Errno(errno)),
+            }
+        }
         let dying = destroyed(ours.object.destroy())?;
         let reported = dying.as_ref().map(|dying| dying.events());
         if let Some(key) = dying.as_ref().and_then(|dying| dying.key()) {
@@ -267,4 +315,21 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     let queue = &unsafe { of(srq) }.queue;
     // SAFETY: the caller's list.
     unsafe { receive_list(wr, bad, |list| queue.post(list)) }
+}
+
+pub(crate) unsafe extern "C" fn post_srq_ops(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_ops_wr,
+    bad: *mut *mut ibv_ops_wr,
+) -> c_int {
+    // SAFETY: a queue of ours (C1).
+    let ours = unsafe { of(srq) };
+    let tags = ours.queue.shared().tags();
+    let (Some(tags), false) = (tags, ours.commands.is_null()) else {
+        // SAFETY: the caller's memory.
+        unsafe { bad.write(wr) };
+        return libc::EINVAL;
+    };
+    // SAFETY: the queue's own, and the caller's list.
+    unsafe { qp::post_changes(ours.commands, tags, wr, bad) }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum as _};
-use fake_kernel::{Config, FakeKernel, Family, Mlx5};
+use fake_kernel::{Config, FakeKernel, Family, Link, Mlx5};
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ use crate::receive;
 use crate::ring::BLOCK;
 use crate::shape::set_inline_header;
 use crate::subject::{Completing, Polling, Subject as _};
-use crate::{pool, pools};
+use crate::{pool, pools, tags};
 
 /// Compares with Debian's libmlx5, and times.
 #[derive(Debug, Parser)]
@@ -51,6 +51,8 @@ enum Word {
     },
     /// Completes work requests in every way and compares what polling says.
     Matrix(Matrix),
+    /// Changes lists of tags, lets messages meet them, and compares.
+    Tags(Matrix),
     /// Times everything in this process and prints it as JSON.
     Measure(Measure),
     /// Times everything, in a process for each of libmlx5's modes, and says which limits are missed.
@@ -150,6 +152,12 @@ pub fn kernel(arguments: &Arguments) -> Config {
             // MLX5_USER_INLINE_MODE_L2 or _NONE
             eth_min_inline: 1 + u8::from(inline_header),
             has_copy: true,
+            // libmlx5's queue pair for tags has a path of InfiniBand.
+            link: if matches!(arguments.word, Word::Tags(_)) {
+                Link::InfiniBand
+            } else {
+                Link::Ethernet
+            },
             ..Mlx5::default()
         },
         ..Config::default()
@@ -189,8 +197,35 @@ pub fn run(arguments: &Arguments, kernel: &'static FakeKernel) -> Result<u8> {
             Ok(0)
         }
         Word::Matrix(arguments) => matrix(arguments, kernel),
+        Word::Tags(arguments) => tags(arguments, kernel),
         Word::Bench(arguments) => bench(arguments),
     }
+}
+
+fn tags(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {
+    // SAFETY: there is no other thread.
+    unsafe { std::env::set_var("MLX5_CQE_SIZE", arguments.entry.to_string()) };
+    let (library, release) = libraries(arguments.plugin.as_deref(), arguments.expect.as_deref())?;
+    let official = CDevice::open(library, "mlx5_0")?;
+    let shim = match &arguments.plugin {
+        Some(_) => Some(CDevice::open(library, "mlx5_1")?),
+        None => None,
+    };
+    let mut findings: BTreeMap<&'static str, Findings> = BTreeMap::new();
+    let mut subjects = vec![("libmlx5", (&official, 0))];
+    subjects.extend(shim.iter().map(|shim| ("shim", (shim, 1))));
+    for (name, subject) in subjects {
+        let amount = (arguments.rounds * 400, arguments.seed);
+        let found = tags::run(kernel, &official, subject, amount, arguments.entry == 128)?;
+        println!(
+            "{name}: {} changes in {} calls, {} bytes written; {} completions",
+            found.wqes, found.calls, found.written, found.completions
+        );
+        print_findings(&found);
+        findings.insert(name, found);
+    }
+    let summary = Summary::of_findings(&findings, format!("libmlx5 {release}"));
+    finish(&summary, arguments.json.as_deref())
 }
 
 fn matrix(arguments: &Matrix, kernel: &'static FakeKernel) -> Result<u8> {

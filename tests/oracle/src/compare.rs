@@ -88,6 +88,12 @@ pub mod divergence {
     /// An element of no bytes in a shared receive queue: libmlx5 writes it, and the device takes it for one of 2 GiB. Ours
     /// leaves it out, as both do in other receive queues.
     pub const EMPTY_SHARED: &str = "shared receive queue: an element of no bytes";
+    /// Data inside the completion of a tag that was added without a buffer: libmlx5 writes them to the buffer that the tag's place
+    /// in the list had before, which may be gone. Ours ends with a length error.
+    pub const TAG_WITHOUT_BUFFER: &str = "tags: data for a tag without a buffer";
+    /// The phase of a list of tags: libmlx5 compares the device's 16 bits with all of the program's number, so that after 65,535
+    /// messages without tag every change asks to be synchronised. Ours compares 16 bits.
+    pub const LONG_PHASE: &str = "tags: a phase of more than 16 bits";
     /// The length of a key made of a list of 2 GiB or more: libmlx5 sums it in an `int`, whose sign fills the upper half.
     pub const LONG_KEY: &str = "key made of a list of 2 GiB or more";
     /// When a work request is refused, libmlx5 forgets that the one before it was an invalidation or a bind, so that the

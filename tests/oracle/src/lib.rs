@@ -29,4 +29,5 @@ pub mod ring;
 pub mod script;
 pub mod shape;
 pub mod subject;
+pub mod tags;
 pub mod trace;

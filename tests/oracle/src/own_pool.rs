@@ -69,12 +69,13 @@ impl OwnPool {
                 doorbell,
                 concurrent: false,
                 null_lkey: 0,
+                tags: None,
                 memory: None,
             };
             // SAFETY: memory that lives as long as this value, and is nobody else's; there is one thread.
             let srq = unsafe { SharedReceiveQueue::new(parts) };
             let kind = match kind {
-                Kind::Xrc => QueueKind::XrcSrq,
+                Kind::Xrc => QueueKind::NamedSrq,
                 _ => QueueKind::Rc,
             };
             (ReceiveSide::Shared(srq.shared().clone()), Some(srq), kind)

@@ -101,7 +101,7 @@ fn passes(arguments: &Arguments, witness: &Witness, plugin: &Path) -> Result<Sai
     );
     // The posts, once more with a device that wants the headers of raw packets inline, as before ConnectX-5; the
     // completion matrix in entries of both sizes.
-    let passes: [(&str, &[&str]); 4] = [
+    let passes: [(&str, &[&str]); 6] = [
         ("", &["compare", "--wqes", &wqes]),
         (
             ", headers inline",
@@ -116,6 +116,11 @@ fn passes(arguments: &Arguments, witness: &Witness, plugin: &Path) -> Result<Sai
         ),
         (", completions of 64 bytes", &["matrix", "--entry", "64"]),
         (", completions of 128 bytes", &["matrix", "--entry", "128"]),
+        (", tags", &["tags", "--entry", "64"]),
+        (
+            ", tags, completions of 128 bytes",
+            &["tags", "--entry", "128"],
+        ),
     ];
     let mut said = Said {
         reports: Vec::new(),

@@ -134,6 +134,8 @@ named! { WcStatus:
     FATAL_ERR = 19, "fatal error";
     RESP_TIMEOUT_ERR = 20, "response timeout error";
     GENERAL_ERR = 21, "general error";
+    TM_ERR = 22, "TM error";
+    TM_RNDV_INCOMPLETE = 23, "TM software rendezvous";
 }
 
 /// `enum ib_wc_opcode`. Any number is a value.

@@ -22,6 +22,7 @@ pub mod qp_modify;
 pub mod response;
 pub mod special;
 pub mod srq;
+pub mod tags;
 pub mod uar;
 pub mod user_index;
 pub mod wq;

@@ -515,7 +515,7 @@ impl Rings {
             SendShared::new(ring, plan.send.wqe_cnt, null_lkey)
         });
         let receive = match &asked.srq {
-            Some((_, srq)) => ReceiveSide::Shared(srq.clone()),
+            Some((_, srq)) => ReceiveSide::shared(srq.clone()),
             None if plan.receive.wqe_cnt == 0 => ReceiveSide::None,
             None => ReceiveSide::Own(RecvShared::new(
                 self.buffer.start(),

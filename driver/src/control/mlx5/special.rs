@@ -320,7 +320,7 @@ impl DctObject {
                 answer.dctn,
                 self.cookie,
                 None,
-                ReceiveSide::Shared(self.srq.clone()),
+                ReceiveSide::shared(self.srq.clone()),
                 None,
             )
         };

@@ -14,6 +14,7 @@ use super::entry::{Dying, Entry, Kind};
 use super::environment::QueueKind as Setting;
 use super::geometry::SrqGeometry;
 use super::placement::RingPlacement;
+use super::tags::Tags;
 use super::user_index;
 use crate::control::kernel::CreateSrq as KernelRequest;
 use crate::data::mlx5::{
@@ -31,11 +32,13 @@ pub struct SrqRequest {
     pub pd: Pd,
     /// The XRC domain of a queue for XRC.
     pub xrcd: Xrcd,
-    /// Where its receives complete.
+    /// Where its receives complete; of one with tags, the changes of its list too.
     pub cq: Cq,
+    /// The list of tags of a queue that has one.
+    pub tags: Tags,
     /// Comes back in events.
     pub user_handle: u64,
-    /// Comes back with completions of a queue for XRC.
+    /// Comes back with completions of a queue for XRC or with tags.
     pub cookie: usize,
     /// Receives asked for.
     pub max_wr: u32,
@@ -59,7 +62,7 @@ pub struct SrqObject {
     number: u32,
     max_wr: u32,
     max_sge: u32,
-    /// Where completions find a queue for XRC.
+    /// Where completions find a queue for XRC or with tags.
     entry: Option<Entry>,
     queue: SharedReceiveQueue,
     placement: RingPlacement,
@@ -67,15 +70,22 @@ pub struct SrqObject {
 }
 
 impl Mlx5Context {
-    /// Makes a shared receive queue, basic or for XRC. `EINVAL` for more than the device can do,
+    /// Makes a shared receive queue, basic, for XRC or with tags; the last lacks the queue pair that its list is changed by
+    /// (see [`connect_for_tags`](super::qp::QpObject::connect_for_tags)). `EINVAL` for more than the device can do,
     /// `EOPNOTSUPP` for other kinds.
     pub fn create_srq(
         self: &Arc<Self>,
         asked: &SrqRequest,
     ) -> Result<(SrqObject, SharedReceiveQueue), Errno> {
-        let xrc = match asked.srq_type {
-            SrqType::BASIC => false,
-            SrqType::XRC => true,
+        let concurrent = !(asked.single_threaded || self.environment().single_threaded);
+        // Whether completions name it, and not only the queue pairs that take from it.
+        let (named, tags) = match asked.srq_type {
+            SrqType::BASIC => (false, None),
+            SrqType::XRC => (true, None),
+            SrqType::TM => {
+                let list = asked.tags.list(&self.limits().limits, concurrent)?;
+                (true, Some(list))
+            }
             _ => return Err(Errno(libc::EOPNOTSUPP)),
         };
         let geometry = SrqGeometry::new(&self.limits().limits, asked.max_wr, asked.max_sge)?;
@@ -88,7 +98,7 @@ impl Mlx5Context {
         )?;
         let record = self.records().take(asked.allocator.as_ref())?;
         let by_index = self.names_queues_by_index();
-        let index = (xrc && by_index)
+        let index = (named && by_index)
             .then(|| self.indices().take())
             .transpose()?;
         let input = DriverInput {
@@ -96,7 +106,7 @@ impl Mlx5Context {
             db_addr: record.address(),
             uidx: match &index {
                 Some(index) => index.get(),
-                None if xrc => user_index::NONE,
+                None if named => user_index::NONE,
                 None => 0,
             },
             ..DriverInput::default()
@@ -116,8 +126,9 @@ impl Mlx5Context {
             stride_shift: geometry.wqe_shift,
             max_sge: geometry.max_gs,
             doorbell,
-            concurrent: !(asked.single_threaded || self.environment().single_threaded),
+            concurrent,
             null_lkey: self.null_lkey(),
+            tags,
             memory: Some(memory),
         };
         // SAFETY: ring and record are new, as long as the geometry says, at whole pages, and live in
@@ -128,13 +139,13 @@ impl Mlx5Context {
             pd: asked.pd,
             xrcd: asked.xrcd,
             cq: asked.cq,
+            max_num_tags: asked.tags.max_num_tags,
             user_handle: asked.user_handle,
             // the kernel is told of the entries that wait too
             max_wr: geometry.wqe_cnt - 1,
             max_sge: geometry.max_gs,
             srq_limit: asked.srq_limit,
             async_event: asked.async_event,
-            ..KernelRequest::default()
         };
         let making = self.making(Kind::SharedQueue);
         // SAFETY: the ring and the record live as long as the object below has the queue, which
@@ -154,15 +165,15 @@ impl Mlx5Context {
             placement,
             destroyed: false,
         };
-        if xrc || !by_index {
+        if named || !by_index {
             // SAFETY: the queue keeps its ring.
             let record = unsafe {
                 QueueRecord::new(
-                    QueueKind::XrcSrq,
+                    QueueKind::NamedSrq,
                     object.number,
                     asked.cookie,
                     None,
-                    ReceiveSide::Shared(queue.shared().clone()),
+                    ReceiveSide::shared(queue.shared().clone()),
                     None,
                 )
             };
@@ -197,7 +208,7 @@ impl SrqObject {
         self.max_sge
     }
 
-    /// What completions call a queue for XRC.
+    /// What completions call a queue for XRC or with tags.
     pub fn key(&self) -> Option<u32> {
         self.entry.as_ref().map(Entry::key)
     }

@@ -41,6 +41,8 @@ pub enum PostError {
     KeyAccess,
     /// Nothing to copy, or more than the device copies at once.
     CopyLength,
+    /// A change of a tag that is not in the list.
+    UnknownTag,
     /// No work request was begun, or it got no destination or payload that its operation needs.
     Incomplete,
 }
@@ -54,6 +56,8 @@ pub enum Verb {
     WrComplete,
     /// `ibv_post_recv`, `ibv_post_srq_recv`, `ibv_post_wq_recv`.
     PostRecv,
+    /// `ibv_post_srq_ops`.
+    PostSrqOps,
 }
 
 impl PostError {
@@ -92,6 +96,7 @@ impl fmt::Display for PostError {
             Self::KeyElsewhere => "a key's layout goes into the work request (IBV_SEND_INLINE)",
             Self::KeyAccess => "access that a key cannot grant by a work request",
             Self::CopyLength => "nothing to copy, or more than the device copies at once",
+            Self::UnknownTag => "a tag that is not in the list",
             Self::Incomplete => "the work request is not complete",
         })
     }

@@ -13,6 +13,7 @@
 //! | `sq` | posting sends |
 //! | `rq` | receive queues: scatter lists and their terminator |
 //! | `srq` | shared receive queues: a linked list with many returners |
+//! | `tags` | a list of tagged buffers beside one |
 //! | `lock` | the lock for what is shared |
 //! | `protocol` | what threads say to each other by shared words, and models of it |
 //! | `cq` | completion queues |
@@ -28,6 +29,7 @@ mod rq;
 mod sq;
 mod srq;
 mod table;
+mod tags;
 
 #[cfg(test)]
 mod tests;
@@ -46,3 +48,4 @@ pub use sq::{
 };
 pub use srq::{RecvRequest, SharedReceiveQueue, SrqParts, SrqShared};
 pub use table::{BadUserIndex, Reader, USER_INDICES, UserIndexTable, Visit};
+pub use tags::{MAX_TAGS, TagChange, TagList, TagRequest};

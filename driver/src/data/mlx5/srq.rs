@@ -23,6 +23,7 @@ use super::protocol::owner;
 use super::record::KeepAlive;
 use super::ring::{Unit, unit};
 use super::rq::put_list;
+use super::tags::TagList;
 use crate::sys::barrier;
 
 /// Where the scatter list of an entry begins, behind the link (`mlx5_wqe_srq_next_seg`).
@@ -47,6 +48,8 @@ pub struct SrqParts {
     pub concurrent: bool,
     /// The key that data is not scattered to; zero if the device has none.
     pub null_lkey: u32,
+    /// The list of tags of a queue that has one.
+    pub tags: Option<TagList>,
     /// Keeps the ring and the doorbell record.
     pub memory: Option<KeepAlive>,
 }
@@ -62,6 +65,7 @@ pub struct SrqShared {
     owners: Box<[AtomicU8]>,
     lock: SpinLock,
     list: UnsafeCell<List>,
+    tags: Option<TagList>,
     _memory: Option<KeepAlive>,
 }
 
@@ -113,6 +117,12 @@ impl SrqShared {
     #[inline]
     pub fn max_sge(&self) -> u32 {
         self.max_sge
+    }
+
+    /// Its list of tags, if it has one.
+    #[inline]
+    pub fn tags(&self) -> Option<&TagList> {
+        self.tags.as_ref()
     }
 
     /// The key that data is not scattered to, if there is one.
@@ -372,6 +382,7 @@ impl SharedReceiveQueue {
                 next: Box::default(),
                 ..list
             }),
+            tags: parts.tags,
             _memory: parts.memory,
         };
         // The last of the list and the last that waits have no successor yet.

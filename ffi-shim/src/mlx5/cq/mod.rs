@@ -245,6 +245,16 @@ unsafe fn of<'a, T>(cq: *mut T) -> &'a Cq {
     unsafe { &*cq.cast::<Cq>() }
 }
 
+/// Whether a program polls it one by one.
+///
+/// # Safety
+///
+/// A completion queue of ours (C1).
+pub(crate) unsafe fn is_extended(cq: *mut ibv_cq) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { of(cq) }.ibv.ops.start_poll.is_some()
+}
+
 /// Kernel handle of a completion queue.
 ///
 /// # Safety

@@ -35,9 +35,11 @@ mod builder;
 pub(crate) mod dv;
 mod post;
 mod state;
+mod tags;
 
 pub(crate) use post::{bind_mw, post_recv, post_send, receive_list};
 pub(crate) use state::{modify_qp, modify_qp_rate_limit, query_ece, query_qp, set_ece};
+pub(crate) use tags::{create_for_tags, post_changes};
 
 /// A queue pair: room for the program's view, which differs between releases, and ours behind it.
 #[repr(C, align(8))]

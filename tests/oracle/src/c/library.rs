@@ -122,6 +122,8 @@ pub enum Slot {
     CreateWq = 136,
     /// `modify_wq`.
     ModifyWq = 144,
+    /// `post_srq_ops`.
+    PostSrqOps = 176,
     /// `alloc_td`.
     AllocTd = 192,
     /// `alloc_parent_domain`.

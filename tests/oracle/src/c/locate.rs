@@ -26,7 +26,7 @@ const REGISTERS: usize = 0x800;
 const REGISTERS_LEN: usize = 0x400;
 
 /// Memory at an address that the program gave the kernel.
-fn shared(address: u64, len: usize) -> Result<Shared> {
+pub(crate) fn shared(address: u64, len: usize) -> Result<Shared> {
     let start = ptr::with_exposed_provenance_mut(address as usize);
     let start = NonNull::new(start).context("no memory")?;
     // SAFETY: the fake kernel checked the range when the program gave it, and it stays while the queue lives.

@@ -7,7 +7,9 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::super::srq::SrqShared;
+use super::super::tags::TagList;
 use super::CompletionQueue;
+use super::parse::TAG_MATCHING;
 use super::ring::Entry;
 
 impl CompletionQueue {
@@ -59,6 +61,10 @@ impl CompletionQueue {
     fn came_from_shared(&self, entry: Entry) -> bool {
         let cqe = entry.get();
         let opcode = cqe.opcode();
+        // Of what is about tags, most is not.
+        if cqe.app == TAG_MATCHING && !opcode.is_error() && !TagList::is_of_receive(&cqe) {
+            return false;
+        }
         if self.v1 {
             opcode.is_responder() || opcode == wqe_format::mlx5::CqeOpcode::RESP_ERR
         } else {

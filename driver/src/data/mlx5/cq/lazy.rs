@@ -12,13 +12,10 @@ use super::super::record::RawRecord;
 use super::batch::{REQUEST, SOLICITED, is_plain_receive};
 use super::completion::{flag, opcode};
 use super::handover::is_ours;
-use super::parse;
+use super::parse::{self, TAG_MATCHING};
 use super::ring::Entry;
 use super::{ClockBusy, ClockInfo, CompletionQueue, Mode};
 use crate::sys::barrier;
-
-/// `app` of an entry about tag matching (rdma-core providers/mlx5/cq.c `MLX5_CQE_APP_TAG_MATCHING`).
-const TAG_MATCHING: u8 = 1;
 
 /// Why [`CompletionQueue::start_poll`] took nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +42,7 @@ impl std::error::Error for NothingTaken {}
 pub(super) struct Current {
     entry: Entry,
     wr_id: u64,
-    /// Its status, and in the upper half whether it is a receive whose checksums count.
+    /// Its status, and in the upper half [`CHECKSUMS`](Self::CHECKSUMS) and [`WANTS_SYNC`](Self::WANTS_SYNC).
     state: u64,
     /// What was posted, of a send: [`RawRecord::rest`].
     rest: u64,
@@ -63,6 +60,11 @@ impl Current {
             cookie: 0,
         }
     }
+
+    /// A receive whose checksums count.
+    const CHECKSUMS: u64 = 1 << 32;
+    /// The device is to be told of messages that met no tag.
+    const WANTS_SYNC: u64 = 1 << 33;
 
     const fn state(status: u32, checksums: bool) -> u64 {
         status as u64 | (checksums as u64) << 32
@@ -349,6 +351,27 @@ impl CompletionQueue {
                     })
                 })
             }
+            opcode
+                if cqe.app == TAG_MATCHING
+                    && (opcode == CqeOpcode::NO_PACKET || opcode.is_responder()) =>
+            {
+                let data = self.inline_data(entry, cqe.byte_cnt.get());
+                // SAFETY: passed on.
+                unsafe { parse::complete_tagged::<V1>(finders, entry, data) }.map(
+                    |(queue, done)| Current {
+                        entry,
+                        wr_id: done.wr_id,
+                        state: Current::state(done.status.0, false)
+                            | if done.wants_sync {
+                                Current::WANTS_SYNC
+                            } else {
+                                0
+                            },
+                        rest: 0,
+                        cookie: queue.cookie(),
+                    },
+                )
+            }
             opcode if opcode.is_responder() => {
                 let data = self.inline_data(entry, cqe.byte_cnt.get());
                 if data.is_none() && cqe.op_own.raw_format() != 0 {
@@ -461,11 +484,14 @@ impl CompletionQueue {
             CqeOpcode::RESP_SEND_INV => flag::WITH_INV,
             _ => 0,
         };
-        if self.current.state >> 32 != 0 && cqe.is_ip_checksum_ok() {
+        if self.current.state & Current::CHECKSUMS != 0 && cqe.is_ip_checksum_ok() {
             flags |= flag::IP_CSUM_OK;
         }
         if cqe.has_grh() {
             flags |= flag::GRH;
+        }
+        if self.current.state & Current::WANTS_SYNC != 0 {
+            flags |= flag::TM_SYNC_REQ;
         }
         if cqe.app == TAG_MATCHING {
             flags |= tag_flags(&cqe);

@@ -9,6 +9,7 @@ use wqe_format::rxe::WcStatus;
 use super::super::record::{QueueRecord, RawRecord, ReceiveSide, WorkKind, WorkRecord};
 use super::super::srq::SrqShared;
 use super::super::table::{Finder, Mark, Reader};
+use super::super::tags::{InCompletion, TagCompletion, TagList};
 use super::completion::{flag, opcode, pair};
 use super::ring::Entry;
 use super::scatter::{self, InlineData};
@@ -329,7 +330,12 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
         checksums = queue.has_checksums();
         wr_id
     } else {
-        let srq = queue.srq()?;
+        let srq = match queue.receive() {
+            ReceiveSide::Shared(srq) => srq,
+            // What is about tags is for `complete_tagged`.
+            ReceiveSide::Tagged(srq) if cqe.get().app != TAG_MATCHING => srq,
+            _ => return None,
+        };
         let wr_id = srq.wr_id(index);
         if let Some(data) = data {
             // SAFETY: passed on.
@@ -344,6 +350,55 @@ pub(super) unsafe fn complete_receive<'a, const V1: bool>(
         status,
         checksums,
     })
+}
+
+/// `app` of an entry about tag matching (rdma-core providers/mlx5/cq.c `MLX5_CQE_APP_TAG_MATCHING`).
+pub(super) const TAG_MATCHING: u8 = 1;
+
+/// An entry about tags, of a shared receive queue that has some: a message, or a change of its list. `None`: no such queue, or
+/// no such operation.
+///
+/// # Safety
+///
+/// As for [`complete_receive`].
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn complete_tagged<'a, const V1: bool>(
+    finders: Finders,
+    entry: Entry,
+    data: Option<InlineData>,
+) -> Option<(&'a QueueRecord, TagCompletion)> {
+    // SAFETY: passed on.
+    let queue = unsafe { finders.responder::<V1>(entry) }?;
+    let ReceiveSide::Tagged(srq) = queue.receive() else {
+        return None;
+    };
+    let tags = srq.tags()?;
+    let cqe = entry.get();
+    if !TagList::is_of_receive(&cqe) {
+        let data = data.map(|data| InCompletion {
+            at: data.at,
+            room: data.room,
+            length: data.length,
+        });
+        // SAFETY: the entry is the program's, and so is the buffer of a tag whose message came.
+        return unsafe { tags.complete(&cqe, data) }.map(|done| (queue, done));
+    }
+    let index = u32::from(cqe.wqe_counter.get());
+    let wr_id = srq.wr_id(index);
+    let status = match data {
+        // SAFETY: passed on.
+        Some(data) => unsafe { scatter::to_shared_queue(srq, index, data) },
+        None => WcStatus::SUCCESS,
+    };
+    let wants_sync = tags.took_unexpected(&cqe);
+    srq.release(index);
+    let done = TagCompletion {
+        wr_id,
+        status,
+        wants_sync,
+    };
+    Some((queue, done))
 }
 
 /// What a kind of receive says about its completion.
@@ -406,7 +461,7 @@ pub(super) unsafe fn faulted_shared_queue<'a, const V1: bool>(
     // SAFETY: passed on.
     let queue = unsafe { finders.responder::<V1>(cqe) }?;
     match queue.receive() {
-        ReceiveSide::Shared(srq) => Some(srq),
+        ReceiveSide::Shared(srq) | ReceiveSide::Tagged(srq) => Some(srq),
         _ => None,
     }
 }

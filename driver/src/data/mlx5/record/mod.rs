@@ -40,8 +40,8 @@ pub enum QueueKind {
     Dci,
     /// Dynamically connected target.
     Dct,
-    /// An XRC shared receive queue, which completions name by its own user index.
-    XrcSrq,
+    /// A shared receive queue for XRC or with tags, which completions name by its own user index.
+    NamedSrq,
     /// A receive work queue of an indirection table.
     Rwq,
 }
@@ -61,6 +61,18 @@ pub enum ReceiveSide {
     Own(RecvShared),
     /// In a shared receive queue.
     Shared(Arc<SrqShared>),
+    /// In one with a list of tags.
+    Tagged(Arc<SrqShared>),
+}
+
+impl ReceiveSide {
+    /// In a shared receive queue, with tags or without.
+    pub fn shared(srq: Arc<SrqShared>) -> Self {
+        match srq.tags() {
+            Some(_) => Self::Tagged(srq),
+            None => Self::Shared(srq),
+        }
+    }
 }
 
 /// Keeps memory that a queue lies in.
@@ -217,7 +229,7 @@ impl QueueRecord {
     #[inline]
     pub fn srq(&self) -> Option<&Arc<SrqShared>> {
         match &self.receive {
-            ReceiveSide::Shared(srq) => Some(srq),
+            ReceiveSide::Shared(srq) | ReceiveSide::Tagged(srq) => Some(srq),
             _ => None,
         }
     }

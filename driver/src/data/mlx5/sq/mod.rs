@@ -12,8 +12,10 @@
 //! | `segments` | local memory, windows, packets: the segments that both write |
 //! | `umr` | configuring memory keys |
 //! | `cancel` | canceling what the device has not begun |
+//! | `changes` | changes of a list of tags |
 
 mod cancel;
+mod changes;
 mod draft;
 mod list;
 mod operation;
@@ -30,6 +32,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DS_UNIT, SEND_WQE_BB, doorbell, signature};
 
+pub(super) use changes::Changes;
 pub use draft::Draft;
 pub use operation::Operation;
 pub use request::{

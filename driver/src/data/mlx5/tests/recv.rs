@@ -207,6 +207,7 @@ fn srq_bed(entries: u32, list_entries: u32, stride_shift: u32, max_sge: u32) -> 
         doorbell: doorbell.at(0).cast(),
         concurrent: true,
         null_lkey: 0,
+        tags: None,
         memory: Some(Box::new((ring.clone(), doorbell.clone()))),
     };
     // SAFETY: the queue keeps its memory, and is the only one over it.

@@ -205,6 +205,7 @@ impl Rig {
             doorbell: srq_record.at().cast(),
             concurrent: true,
             null_lkey: NULL_LKEY,
+            tags: None,
             memory: None,
         };
         // SAFETY: the memory is the rig's, which has the queue too.
@@ -247,7 +248,7 @@ impl Rig {
             ),
             (
                 XRC_SRQ,
-                queue(QueueKind::XrcSrq, 0x99, 0x5004, None, shared()),
+                queue(QueueKind::NamedSrq, 0x99, 0x5004, None, shared()),
             ),
             (RWQ, queue(QueueKind::Rwq, 0x98, 0x5005, None, own())),
         ];
@@ -264,7 +265,7 @@ impl Rig {
         } else {
             let shared_queues = UserIndexTable::new();
             for (_, record) in &queues {
-                let into = if record.kind() == QueueKind::XrcSrq {
+                let into = if record.kind() == QueueKind::NamedSrq {
                     &shared_queues
                 } else {
                     &table
