@@ -20,6 +20,12 @@ pub(super) fn general(config: &Config) -> Vec<u8> {
     caps.set_pkey_table_size(0); // code 0: 128 entries
     if ethernet {
         for_ethernet(&mut caps);
+    } else {
+        // On Ethernet, libmlx5's queue pair for changes of a list has no path that the kernel takes.
+        caps.set_tag_matching(true)
+            .set_rndv_offload_rc(true)
+            .set_log_tag_matching_list_sz(7)
+            .set_log_max_xrq(14);
     }
     caps.set_device_frequency_khz(FREQUENCY_KHZ);
     let mut bytes = caps.into_inner().to_vec();

@@ -132,6 +132,11 @@ impl Caps {
         self.general().cmdif_checksum() == 3
     }
 
+    /// Tags in a list at most, as a logarithm; 0 where there are no lists.
+    pub(crate) fn log_tag_matching_list(&self) -> u8 {
+        self.general().log_tag_matching_list_sz()
+    }
+
     /// Whether keys may miss pages.
     pub(crate) fn has_paging(&self) -> bool {
         self.general().pg()

@@ -6,7 +6,7 @@ use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
     Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, memic, mkey, nic_vport, object,
-    owner, page_fault, qp, qp_modify, raw, register, srq, steering, vport,
+    owner, page_fault, qp, qp_modify, raw, register, srq, steering, vport, xrq,
 };
 use crate::device::Device;
 
@@ -108,6 +108,10 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::DESTROY_XRC_SRQ => srq::destroy_xrc_srq,
         Opcode::QUERY_XRC_SRQ => srq::query_xrc_srq,
         Opcode::ARM_XRC_SRQ => srq::arm_xrc_srq,
+        Opcode::CREATE_XRQ => xrq::create,
+        Opcode::DESTROY_XRQ => xrq::destroy_xrq,
+        Opcode::QUERY_XRQ => xrq::query,
+        Opcode::ARM_XRQ => xrq::arm_xrq,
         Opcode::CREATE_QP => qp::create,
         Opcode::DESTROY_QP => qp::destroy,
         Opcode::QUERY_QP => qp::query,

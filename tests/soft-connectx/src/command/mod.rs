@@ -36,6 +36,7 @@ mod starve;
 mod steering;
 mod strict;
 mod vport;
+mod xrq;
 
 use std::collections::VecDeque;
 use std::time::Duration;

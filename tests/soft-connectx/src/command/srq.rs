@@ -23,15 +23,19 @@ const ARM_SRQ: u16 = 2;
 const ARM_XRC_SRQ: u16 = 1;
 
 /// What the three contexts say alike.
-struct Shape {
-    log_size: u8,
-    log_stride: u8,
-    log_page: u8,
-    page_offset: u8,
+pub(super) struct Shape {
+    pub(super) log_size: u8,
+    pub(super) log_stride: u8,
+    pub(super) log_page: u8,
+    pub(super) page_offset: u8,
 }
 
 impl Shape {
-    fn ring(&self, device: &Device, pages: impl Iterator<Item = u64>) -> Result<Ring, Refusal> {
+    pub(super) fn ring(
+        &self,
+        device: &Device,
+        pages: impl Iterator<Item = u64>,
+    ) -> Result<Ring, Refusal> {
         if self.log_size > device.caps.log_max_srq_size() {
             return Err(bad_parameter("the receive queue is too large"));
         }
@@ -55,7 +59,7 @@ impl Shape {
     }
 }
 
-fn insert(device: &mut Device, srq: Srq) -> Result<u32, Refusal> {
+pub(super) fn insert(device: &mut Device, srq: Srq) -> Result<u32, Refusal> {
     let table = &mut device.resources.srqs;
     let number = table
         .free_number()
@@ -186,7 +190,7 @@ pub(super) fn create_xrc_srq(device: &mut Device, input: &[u8]) -> Reply {
 }
 
 /// A queue of one kind that who sent the command may use.
-fn find<'a>(
+pub(super) fn find<'a>(
     device: &'a mut Device,
     input: &[u8],
     number: u32,
@@ -201,7 +205,7 @@ fn find<'a>(
     srq.ok_or(bad_resource("there is no such receive queue"))
 }
 
-fn destroy(device: &mut Device, input: &[u8], number: u32, kind: SrqKind) -> Reply {
+pub(super) fn destroy(device: &mut Device, input: &[u8], number: u32, kind: SrqKind) -> Reply {
     find(device, input, number, kind)?;
     let used = device
         .resources
@@ -269,7 +273,7 @@ pub(super) fn query_xrc_srq(device: &mut Device, input: &[u8]) -> Reply {
     Ok(output.into_inner().to_vec())
 }
 
-fn arm(srq: &mut Srq, limit: u16) -> Reply {
+pub(super) fn arm(srq: &mut Srq, limit: u16) -> Reply {
     if u32::from(limit) >= 1 << srq.ring.log_size {
         return Err(bad_parameter("the limit is beyond the queue's size"));
     }

@@ -37,6 +37,17 @@ pub(crate) enum Received {
     WriteImm(u32),
 }
 
+/// What a completion says of tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tagged {
+    /// See [`tag_operation`](wqe_format::mlx5::tag_operation).
+    pub(crate) operation: u8,
+    /// The tag's place in the list.
+    pub(crate) index: u16,
+    /// The header of a message that met one.
+    pub(crate) header: Option<[u8; 16]>,
+}
+
 /// Where a datagram came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {
@@ -174,6 +185,38 @@ impl Cqe {
             data: None,
             solicited: true,
         }
+    }
+
+    /// A list of tags was changed, or could not be; `phase` is the device's.
+    pub(crate) fn changed(
+        owner: Owner,
+        operation: u8,
+        success: bool,
+        phase: u16,
+        timestamp: u64,
+    ) -> Cqe {
+        let cqe = self::success(owner, CqeOpcode::NO_PACKET, 0, timestamp);
+        let mut cqe = finish(cqe, false).tagged(&Tagged {
+            operation,
+            index: 0,
+            header: None,
+        });
+        // mlx5dv.h `struct mlx5_tm_cqe`: the mark of success, 31 bits, the phase.
+        cqe.bytes[0] = u8::from(success) << 7;
+        cqe.bytes[4..6].copy_from_slice(&phase.to_be_bytes());
+        cqe
+    }
+
+    /// Adds what it says of tags.
+    pub(crate) fn tagged(mut self, tagged: &Tagged) -> Cqe {
+        // `app`, of tag matching; `app_op`, `app_info`.
+        self.bytes[40] = 1;
+        self.bytes[41] = tagged.operation;
+        self.bytes[42..44].copy_from_slice(&tagged.index.to_be_bytes());
+        if let Some(header) = tagged.header {
+            self.bytes[..16].copy_from_slice(&header);
+        }
+        self
     }
 
     /// The last entry of a queue whose entries go elsewhere from now on.

@@ -16,6 +16,7 @@ const CHUNK: u64 = 1 << 16;
 pub(super) fn execute(device: &mut Device, qpn: u32, request: &Request) -> Result<(), Syndrome> {
     match request.opcode {
         Opcode::UMR => update(device, qpn, request),
+        Opcode::TAG_MATCHING => super::tags::change(device, qpn, request),
         Opcode::MMO if request.opmod == opmod::MMO_DMA => copy(device, qpn, request),
         Opcode::MMO => Err(Syndrome::LOCAL_QP_OP_ERR),
         _ => Ok(()),

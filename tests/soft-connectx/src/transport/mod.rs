@@ -18,6 +18,7 @@ mod responder;
 mod retry;
 mod route;
 mod sending;
+mod tags;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,6 +37,7 @@ pub(crate) use doorbell::asks_only_here;
 pub(crate) use receive::SrqData;
 use requester::Requester;
 use responder::{Initiator, Place, Responder};
+pub(crate) use tags::Tags;
 
 /// Steps of one call from outside: whoever waits for the device's lock gets it between.
 const STEPS: u32 = 1 << 14;

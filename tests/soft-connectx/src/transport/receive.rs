@@ -4,9 +4,11 @@ use wqe_format::mlx5::{RecvSignatureSegment, SrqNextSegment, request::scatter_li
 
 use wqe_format::mlx5::firmware::EventType;
 
+use super::tags::{Met, Tags};
+use super::work::Piece;
 use crate::adversary::Freedom;
 use crate::checks;
-use crate::completion::cqe::Owner;
+use crate::completion::cqe::{Owner, Tagged};
 use crate::device::Device;
 use crate::events;
 use crate::memory::{self, Fault, Right, Who};
@@ -22,6 +24,18 @@ pub(crate) struct SrqData {
     taken: u16,
     /// Index of the next one: the list begins at 0.
     next: u16,
+    /// Of a queue with tags.
+    pub(crate) tags: Tags,
+}
+
+impl SrqData {
+    /// Of a queue with tags.
+    pub(crate) fn with_tags(tags: Tags) -> Self {
+        Self {
+            tags,
+            ..Self::default()
+        }
+    }
 }
 
 /// A request that was taken.
@@ -32,6 +46,10 @@ pub(super) struct Taken {
     pub(super) who: Who,
     /// Key, address, length.
     list: Vec<(u32, u64, u64)>,
+    /// What its completion says of tags.
+    pub(super) tagged: Option<Tagged>,
+    /// The tag whose buffer it is.
+    pub(super) met: Option<Met>,
 }
 
 /// Why there is none.
@@ -44,6 +62,32 @@ pub(super) enum Nothing {
 }
 
 impl Taken {
+    pub(super) fn of(cqn: u32, owner: Owner, who: Who, list: Vec<(u32, u64, u64)>) -> Self {
+        Self {
+            cqn,
+            owner,
+            who,
+            list,
+            tagged: None,
+            met: None,
+        }
+    }
+
+    /// So many bytes of its buffers, for what the device requests by itself.
+    pub(super) fn pieces(&self, len: u64) -> Vec<Piece> {
+        let mut left = len;
+        let pieces = self.list.iter().map(|(key, va, room)| {
+            let len = left.min(*room);
+            left -= len;
+            Piece::Memory {
+                key: *key,
+                va: *va,
+                len,
+            }
+        });
+        pieces.collect()
+    }
+
     /// Bytes it has room for.
     pub(super) fn room(&self) -> u64 {
         self.list.iter().map(|(_, _, len)| len).sum()
@@ -128,7 +172,14 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
             take_shared(device, srqn, cqn, owner, who)
         }
         (None, Receive::Shared { srqn, cqn }) => {
-            let (srqn, cqn) = (*srqn, *cqn);
+            let (srqn, mut cqn, mut owner) = (*srqn, *cqn, owner);
+            // A queue with tags tells of all its messages itself.
+            if let Some(srq) = device.resources.srqs.get(srqn)
+                && srq.kind == SrqKind::Tag
+            {
+                cqn = srq.cqn;
+                owner.user_index = srq.user_index;
+            }
             take_shared(device, srqn, cqn, owner, who)
         }
         (None, Receive::Ring { ring, cqn }) => {
@@ -149,15 +200,11 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
                 Some(bytes) => bytes.clone(),
                 None => slot(device, ring, taken)?,
             };
-            let it = Taken {
-                cqn: *cqn,
-                owner: Owner {
-                    counter: taken,
-                    ..owner
-                },
-                who,
-                list: list(&bytes, skip),
+            let owner = Owner {
+                counter: taken,
+                ..owner
             };
+            let it = Taken::of(*cqn, owner, who, list(&bytes, skip));
             let qp = device.resources.qps.get_mut(qpn).ok_or(Nothing::Broken)?;
             qp.data.received = taken.wrapping_add(1);
             qp.data.prefetched.pop_front();
@@ -213,15 +260,12 @@ fn take_shared(
     let index = srq.data.next;
     let bytes = slot(device, &srq.ring, index)?;
     let next = u16::from_be_bytes([bytes[2], bytes[3]]);
-    let it = Taken {
-        cqn,
-        owner: Owner {
-            counter: index,
-            ..owner
-        },
-        who: Who { pd: srq.pd, ..who },
-        list: list(&bytes, size_of::<SrqNextSegment>()),
+    let owner = Owner {
+        counter: index,
+        ..owner
     };
+    let who = Who { pd: srq.pd, ..who };
+    let it = Taken::of(cqn, owner, who, list(&bytes, size_of::<SrqNextSegment>()));
     let limit = srq.limit;
     let srq = device.resources.srqs.get_mut(srqn).ok_or(Nothing::Broken)?;
     srq.data.next = next;

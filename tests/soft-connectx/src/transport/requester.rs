@@ -8,9 +8,11 @@ use wqe_format::mlx5::firmware::EventType;
 use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DatagramSegment, Opcode, SEND_WQE_BB, Syndrome};
 use zerocopy::FromBytes;
 
+use super::tags::Own;
 use super::work::Request;
 use super::{
-    complete, datagram, doorbell, fail, failed_send, local, psn, raw, retry, sending, timestamp,
+    complete, datagram, doorbell, fail, failed_send, local, psn, raw, retry, sending, tags,
+    timestamp,
 };
 use crate::checks;
 use crate::completion::Cqe;
@@ -41,6 +43,10 @@ pub(super) struct Flight {
     pub(super) got: u32,
     /// What came back, if it goes into the completion.
     pub(super) answer: Vec<u8>,
+    /// Whether the device requested it by itself: no completion of a send queue tells of it.
+    pub(super) is_own: bool,
+    /// The message that it brings.
+    pub(super) brings: Option<Own>,
 }
 
 impl Flight {
@@ -65,6 +71,8 @@ pub(crate) struct Requester {
     /// Of dynamic connections: which life of the queue pair this is.
     pub(super) life: u8,
     pub(super) retry: retry::State,
+    /// What the device requests by itself, and the message that a request brings.
+    pub(super) own: VecDeque<(Request, Option<Own>)>,
     /// Requests fetched last, for strict checks: index and bytes. Writes to registers are posted, so a request's copy may
     /// arrive when the request is long completed and its place in memory taken by another.
     recent: VecDeque<(u16, Vec<u8>)>,
@@ -250,6 +258,9 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
     if requester.flight.len() >= FLIGHTS {
         return false;
     }
+    if !requester.own.is_empty() {
+        return take_own(device, qpn);
+    }
     let (request, blocks) = match fetch_bytes(device, qp) {
         None => return false,
         Some(Err(syndrome)) => return dead_end(device, qpn, syndrome),
@@ -285,7 +296,7 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
     }
     let kind = qp.kind;
     let first = requester.psn;
-    let is_local = matches!(request.opcode, Opcode::NOP | Opcode::UMR | Opcode::MMO);
+    let is_local = request.is_local();
     let mtu = qp.mtu;
     let packets = match kind {
         _ if is_local => 0,
@@ -325,8 +336,49 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         doomed: result.err(),
         got: 0,
         answer: Vec::new(),
+        is_own: false,
+        brings: None,
     });
     complete_done(device, qpn);
+    true
+}
+
+/// Goes on with what the device requests by itself: reads as many as the peer takes at a time, and behind them, once all is
+/// there, that it is.
+fn take_own(device: &mut Device, qpn: u32) -> bool {
+    let Some(qp) = get(device, qpn) else {
+        return false;
+    };
+    let (mtu, most) = (qp.mtu, 1 << qp.limits.log_sra_max.min(7));
+    let requester = &mut qp.data.requester;
+    let reads = requester.reads();
+    let Some((request, brings)) = requester.own.pop_front() else {
+        return false;
+    };
+    let waits = if request.is_read() {
+        reads >= most
+    } else {
+        reads != 0
+    };
+    if waits {
+        requester.own.push_front((request, brings));
+        return false;
+    }
+    let first = requester.psn;
+    let packets = psn::packets(request.len(), mtu);
+    requester.psn = psn::add(first, packets);
+    requester.flight.push_back(Flight {
+        counter: requester.fetched,
+        request,
+        first,
+        packets,
+        done: false,
+        doomed: None,
+        got: 0,
+        answer: Vec::new(),
+        is_own: true,
+        brings,
+    });
     true
 }
 
@@ -377,6 +429,12 @@ pub(super) fn complete_done(device: &mut Device, qpn: u32) {
             break;
         };
         some = true;
+        if flight.is_own {
+            if let Some(own) = flight.brings {
+                tags::done(device, qpn, own, Some(flight.request.len()));
+            }
+            continue;
+        }
         if device.config.strict {
             check_unchanged(device, qpn, &flight);
         }
@@ -424,7 +482,13 @@ pub(super) fn fail_first(device: &mut Device, qpn: u32, syndrome: Syndrome) {
         return;
     };
     let flight = qp.data.requester.flight.pop_front();
-    if let Some(flight) = flight {
+    if let Some(own) = flight.as_ref().and_then(|flight| flight.brings) {
+        tags::done(device, qpn, own, None);
+    }
+    let Some(qp) = get(device, qpn) else {
+        return;
+    };
+    if let Some(flight) = flight.filter(|flight| !flight.is_own) {
         let cqe = failed_send(qp, flight.counter, flight.request.opcode, syndrome);
         let cqn = qp.send.as_ref().map_or(0, |send| send.cqn);
         complete(device, qpn, cqn, &cqe);
@@ -440,13 +504,22 @@ pub(super) fn flush_flight(device: &mut Device, qpn: u32) {
     qp.data.requester.retry = retry::State::default();
     let flights = std::mem::take(&mut qp.data.requester.flight);
     let cqn = qp.send.as_ref().map_or(0, |send| send.cqn);
+    let own = std::mem::take(&mut qp.data.requester.own);
+    let own: Vec<Own> = (flights.iter().map(|flight| flight.brings))
+        .chain(own.into_iter().map(|(_, brings)| brings))
+        .flatten()
+        .collect();
     let cqes: Vec<Cqe> = (flights.iter())
+        .filter(|flight| !flight.is_own)
         .map(|it| failed_send(qp, it.counter, it.request.opcode, Syndrome::WR_FLUSH_ERR))
         .collect();
     let requester = &mut qp.data.requester;
     (requester.next, requester.una) = (requester.psn, requester.psn);
     for cqe in cqes {
         complete(device, qpn, cqn, &cqe);
+    }
+    for own in own {
+        tags::done(device, qpn, own, None);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use wqe_format::mlx5::Syndrome;
 
 use super::receive::{self, Nothing, Taken};
-use super::{complete, psn, sending, timestamp};
+use super::{complete, psn, sending, tags, timestamp};
 use crate::completion::Cqe;
 use crate::completion::cqe::Received;
 use crate::device::Device;
@@ -305,7 +305,11 @@ fn take(device: &mut Device, at: Place, packet: &Packet) -> Result<Taken, Refusa
     if let Some(spare) = responder(device, at).and_then(|me| me.spare.take()) {
         return Ok(spare);
     }
-    receive::take(device, at.qpn, packet.extended.xrc_srq).map_err(|nothing| match nothing {
+    let taken = match tags::take(device, at.qpn, packet) {
+        Some(taken) => taken,
+        None => receive::take(device, at.qpn, packet.extended.xrc_srq),
+    };
+    taken.map_err(|nothing| match nothing {
         Nothing::Empty => Refusal::NotReady,
         Nothing::Broken => Refusal::Nak(NakCode::RemoteOperational),
     })
@@ -319,12 +323,21 @@ fn send(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal>
         _ => (take(device, at, packet)?, 0),
     };
     let len = start + packet.payload.len() as u64;
-    if len > taken.room() {
+    if let Some(met) = taken.met.filter(tags::Met::is_announced) {
+        received(device, at, packet, &taken, Received::Send, len, false);
+        tags::read(device, at.qpn, &met, &taken);
+        return Ok(1);
+    }
+    let (from, payload) = placed(&taken, start, &packet.payload);
+    if from + payload.len() as u64 > taken.room() {
         report(device, at, &taken, Syndrome::LOCAL_LENGTH_ERR);
         return Err(Refusal::Nak(NakCode::InvalidRequest));
     }
-    let in_cqe = op::begins(op) && op::ends(op) && fits_cqe(device, at, packet.payload.len());
-    if !in_cqe && taken.scatter(device, start, &packet.payload).is_err() {
+    let in_cqe = op::begins(op)
+        && op::ends(op)
+        && taken.met.is_none()
+        && fits_cqe(device, at, packet.payload.len());
+    if !in_cqe && taken.scatter(device, from, payload).is_err() {
         if paging::wait(device, at.qpn, Side::Answer) {
             // The packet comes again, and finds what the ones before it left.
             if let Some(me) = responder(device, at) {
@@ -339,7 +352,11 @@ fn send(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal>
         report(device, at, &taken, Syndrome::LOCAL_PROT_ERR);
         return Err(Refusal::Nak(NakCode::RemoteOperational));
     }
+    let met = taken.met.filter(tags::Met::is_several);
     if !op::ends(op) {
+        if met.is_some() && op::begins(op) {
+            received(device, at, packet, &taken, Received::Send, len, false);
+        }
         if let Some(me) = responder(device, at) {
             me.message = Some(Message::Send { taken, len });
         }
@@ -356,8 +373,27 @@ fn send(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal>
         (_, Some(key)) => Received::SendInv(key),
         _ => Received::Send,
     };
-    received(device, at, packet, &taken, what, len, in_cqe);
+    match (met, taken.met) {
+        (Some(met), _) => tags::done(device, at.qpn, met.own(), Some(len - met.skip)),
+        (None, Some(met)) => {
+            received(device, at, packet, &taken, what, len - met.skip, false);
+        }
+        (None, None) => received(device, at, packet, &taken, what, len, in_cqe),
+    }
     Ok(1)
+}
+
+/// Where a packet's data go in the buffers, and which they are: what tags are met by is left out.
+fn placed<'a>(taken: &Taken, start: u64, payload: &'a [u8]) -> (u64, &'a [u8]) {
+    let Some(met) = &taken.met else {
+        return (start, payload);
+    };
+    let skipped = met.skip.saturating_sub(start).min(payload.len() as u64);
+    let mut data = &payload[skipped as usize..];
+    if met.is_left() {
+        data = &data[..data.len().min(taken.room() as usize)];
+    }
+    (start.saturating_sub(met.skip), data)
 }
 
 /// Whether data goes into the completion.
@@ -382,11 +418,17 @@ fn received(
         let room = sending::scatter_room(qp.scatter_response);
         cqe.scatter(&packet.payload, room);
     }
+    if let Some(tagged) = &taken.tagged {
+        cqe = cqe.tagged(tagged);
+    }
     complete(device, at.qpn, taken.cqn, &cqe);
 }
 
 /// A receive request failed.
 fn report(device: &mut Device, at: Place, taken: &Taken, syndrome: Syndrome) {
+    if let Some(met) = &taken.met {
+        return tags::cancel(device, at.qpn, met);
+    }
     let cqe = Cqe::failed(taken.owner, None, syndrome);
     complete(device, at.qpn, taken.cqn, &cqe);
 }

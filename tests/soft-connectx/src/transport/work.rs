@@ -1,7 +1,9 @@
 //! Work requests of send queues, taken apart.
 
 use wqe_format::mlx5::request::{Segment, SendRequest, Service};
-use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DatagramSegment, EthSegment, Opcode, opmod};
+use wqe_format::mlx5::{
+    CtrlFlags, CtrlSegment, DatagramSegment, EthSegment, Opcode, TagSegment, opmod,
+};
 
 use crate::device::Device;
 use crate::memory::{self, Fault, Right, Who};
@@ -50,6 +52,8 @@ pub(super) struct Request {
     pub(super) remote: Option<(u64, u32)>,
     pub(super) operands: Option<Operands>,
     pub(super) ethernet: Option<EthSegment>,
+    /// The change of a list of tags.
+    pub(super) tag: Option<TagSegment>,
     /// The VLAN tag that a raw packet is to get.
     pub(super) insert_vlan: Option<u16>,
     pub(super) data: Vec<Piece>,
@@ -77,6 +81,7 @@ fn is_offered(kind: QpKind, opcode: Opcode) -> bool {
                     opcode,
                     Opcode::SEND_INVAL | Opcode::RDMA_READ | Opcode::UMR | Opcode::MMO
                 )
+                || kind == QpKind::Rc && opcode == Opcode::TAG_MATCHING
         }
         QpKind::Uc => is_send || is_write || opcode == Opcode::UMR,
         QpKind::Ud | QpKind::Gsi | QpKind::Smi => is_send,
@@ -86,7 +91,35 @@ fn is_offered(kind: QpKind, opcode: Opcode) -> bool {
     }
 }
 
+/// Whether it concerns nobody else.
+fn is_local(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::NOP | Opcode::UMR | Opcode::MMO | Opcode::TAG_MATCHING
+    )
+}
+
 impl Request {
+    /// Of the device's own, which nothing tells a program of.
+    pub(super) fn own(opcode: Opcode) -> Request {
+        Request {
+            opcode,
+            opmod: 0,
+            flags: CtrlFlags::NONE,
+            imm: 0,
+            destination: None,
+            srqn: None,
+            remote: None,
+            operands: None,
+            ethernet: None,
+            tag: None,
+            insert_vlan: None,
+            data: Vec::new(),
+            sets_reserved: false,
+            bytes: Vec::new(),
+        }
+    }
+
     /// Takes a request of a queue of this kind apart; `None` if it makes no sense there.
     pub(super) fn parse(kind: QpKind, bytes: &[u8]) -> Option<Request> {
         if kind != QpKind::RawSend {
@@ -115,7 +148,7 @@ impl Request {
         if !is_offered(kind, opcode) {
             return None;
         }
-        let is_local = matches!(opcode, Opcode::NOP | Opcode::UMR | Opcode::MMO);
+        let is_local = is_local(opcode);
         let service = match kind {
             _ if is_local => Service::Connected,
             QpKind::Ud | QpKind::Gsi | QpKind::Smi | QpKind::Dci => Service::Datagram,
@@ -128,15 +161,8 @@ impl Request {
             opmod: ctrl.opmod(),
             flags: ctrl.fm_ce_se,
             imm: ctrl.imm.get(),
-            destination: None,
-            srqn: None,
-            remote: None,
-            operands: None,
-            ethernet: None,
-            insert_vlan: None,
-            data: Vec::new(),
-            sets_reserved: false,
             bytes: bytes.get(..request.len())?.to_vec(),
+            ..Request::own(opcode)
         };
         // A key's change is taken apart where it is done.
         if opcode == Opcode::UMR {
@@ -204,11 +230,17 @@ impl Request {
                     it.ethernet = Some(segment);
                     it.data.push(Piece::Inline(header.to_vec()));
                 }
+                Segment::Tag(segment) => {
+                    it.sets_reserved |= segment.reserved_4 != [0; 2];
+                    it.tag = Some(segment);
+                }
                 Segment::Inline(bytes) => it.data.push(Piece::Inline(bytes.to_vec())),
                 Segment::Data(segment) => it.data.push(Piece::Memory {
                     key: segment.lkey.get(),
                     va: segment.addr.get(),
                     len: match segment.byte_count.get() {
+                        // A tag for messages without data.
+                        0 if opcode == Opcode::TAG_MATCHING => 0,
                         0 => 1 << 31,
                         len => len.into(),
                     },
@@ -249,6 +281,11 @@ impl Request {
                 | Opcode::ATOMIC_MASKED_CS
                 | Opcode::ATOMIC_MASKED_FA
         )
+    }
+
+    /// Whether it concerns nobody else.
+    pub(super) fn is_local(&self) -> bool {
+        is_local(self.opcode)
     }
 
     /// Whether something comes back.

@@ -5,6 +5,7 @@ mod faults;
 mod links;
 mod noise;
 mod paging;
+mod tags;
 
 use std::sync::Arc;
 use std::time::Duration;
