@@ -90,6 +90,32 @@ pub struct ibv_flow {
 }
 layout!(ibv_flow, 24, { comp_mask @ 0, context @ 8, handle @ 16 });
 
+/// Set of counters.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ibv_counters {
+    pub context: *mut ibv_context,
+}
+layout!(ibv_counters, 8, { context @ 0 });
+
+/// Argument of `ibv_create_counters`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_counters_init_attr {
+    pub comp_mask: u32,
+}
+layout!(ibv_counters_init_attr, 4, { comp_mask @ 0 });
+
+/// Argument of `ibv_attach_counters_point_flow`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ibv_counter_attach_attr {
+    pub counter_desc: c_uint,
+    pub index: u32,
+    pub comp_mask: u32,
+}
+layout!(ibv_counter_attach_attr, 12, { counter_desc @ 0, index @ 4, comp_mask @ 8 });
+
 /// Argument of `ibv_create_flow`; `num_of_specs` specifications follow it, each beginning with type and size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -3,14 +3,15 @@
 use std::ffi::c_int;
 
 use oxverbs::ffi_core::Errno;
-use oxverbs::ffi_core::uverbs_abi::handle::{Flow, Qp};
+use oxverbs::ffi_core::uverbs_abi::handle::{Counters, Flow, Qp};
 use oxverbs::ffi_core::uverbs_abi::write::flow::FlowAttr;
 
-use crate::abi::objects::ibv_qp;
-use crate::abi::wq::{ibv_flow, ibv_flow_attr};
+use crate::abi::objects::{ibv_context, ibv_qp};
+use crate::abi::wq::{ibv_counters, ibv_flow, ibv_flow_attr};
 use crate::common::{destroyed, slice};
 use crate::context::uctx;
 use crate::door::control;
+use crate::mlx5::counters;
 
 /// Bytes in front of a specification's filters in the kernel's form: type, size, reserved.
 const KERNEL_HEADER: usize = 8;
@@ -20,6 +21,36 @@ const HEADER: usize = 6;
 const INNER: u32 = 0x100;
 /// The most bytes of a rule that the kernel takes: 10 specifications, of at most 88 bytes.
 const MAX_SPECS: usize = 10 * 88;
+
+/// `IBV_FLOW_SPEC_ACTION_COUNT`, which is also the kernel's number.
+const COUNT: u32 = 0x1003;
+/// Where a program's specification has its set of counters, and where it ends.
+const COUNT_AT: usize = 8;
+const COUNT_SIZE: usize = 16;
+
+/// A rule: what the program sees, and the set that it counts into.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Rule {
+    ibv: ibv_flow,
+    counters: *mut ibv_counters,
+}
+
+impl Rule {
+    /// A rule that the kernel made; `counters` is null if it counts into none.
+    pub(crate) fn object(
+        context: *mut ibv_context,
+        handle: Flow,
+        counters: *mut ibv_counters,
+    ) -> *mut ibv_flow {
+        let ibv = ibv_flow {
+            comp_mask: 0,
+            context,
+            handle: handle.0,
+        };
+        Box::into_raw(Box::new(Self { ibv, counters })).cast()
+    }
+}
 
 /// How a specification is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +121,35 @@ fn form(number: u32) -> Option<Form> {
     })
 }
 
-/// Turns a program's specifications into the kernel's.
-fn specifications(mut from: &[u8], count: u8) -> Result<Vec<u8>, Errno> {
+/// The set of counters that the specifications name; null if none does. `EINVAL` for more than one.
+fn counters_of(mut from: &[u8], count: u8) -> Result<*mut ibv_counters, Errno> {
+    let mut counters: *mut ibv_counters = std::ptr::null_mut();
+    for _ in 0..count {
+        let bad = Errno(libc::EINVAL);
+        let header: &[u8; HEADER] = from.first_chunk().ok_or(bad)?;
+        let [a, b, c, d, e, f] = *header;
+        let size = usize::from(u16::from_ne_bytes([e, f]));
+        let spec = from.get(..size).filter(|_| size >= HEADER).ok_or(bad)?;
+        if u32::from_ne_bytes([a, b, c, d]) == COUNT {
+            let address = spec.get(COUNT_AT..COUNT_SIZE).ok_or(bad)?;
+            let address = address.first_chunk().copied().ok_or(bad)?;
+            let address = usize::from_ne_bytes(address);
+            if !counters.is_null() || address == 0 {
+                return Err(bad);
+            }
+            counters = std::ptr::with_exposed_provenance_mut(address);
+        }
+        from = &from[size..];
+    }
+    Ok(counters)
+}
+
+/// Turns a program's specifications into the kernel's; `counters` is the set that one of them may name.
+fn specifications(
+    mut from: &[u8],
+    count: u8,
+    counters: Option<Counters>,
+) -> Result<Vec<u8>, Errno> {
     let bad = Errno(libc::EINVAL);
     let mut to = Vec::new();
     for _ in 0..count {
@@ -100,6 +158,16 @@ fn specifications(mut from: &[u8], count: u8) -> Result<Vec<u8>, Errno> {
         let number = u32::from_ne_bytes([a, b, c, d]);
         let size = usize::from(u16::from_ne_bytes([e, f]));
         let spec = from.get(..size).filter(|_| size >= HEADER).ok_or(bad)?;
+        if let (COUNT, Some(counters)) = (number, counters) {
+            // uapi `ib_uverbs_flow_spec_action_count`: header, handle, reserved
+            to.extend_from_slice(&COUNT.to_ne_bytes());
+            to.extend_from_slice(&(COUNT_SIZE as u16).to_ne_bytes());
+            to.extend_from_slice(&[0; 2]);
+            to.extend_from_slice(&counters.0.to_ne_bytes());
+            to.extend_from_slice(&[0; 4]);
+            from = &from[size..];
+            continue;
+        }
         let form = form(number).ok_or(bad)?;
         let start = to.len();
         let kernel_size = KERNEL_HEADER + form.filters * form.filter + form.padding;
@@ -171,7 +239,14 @@ pub(crate) unsafe extern "C" fn create_flow(
         let length = unsafe { length(behind, rule.num_of_specs) }?;
         // SAFETY: the lengths of all of them.
         let specs = unsafe { slice(behind, length) };
-        let specs = specifications(specs, rule.num_of_specs)?;
+        let set = counters_of(specs, rule.num_of_specs)?;
+        let ours = if set.is_null() {
+            None
+        } else {
+            // SAFETY: a set of ours, which the program names (C1).
+            Some(unsafe { counters::of(set) })
+        };
+        let specs = specifications(specs, rule.num_of_specs, ours.map(|ours| ours.handle()))?;
         let command = FlowAttr {
             r#type: rule.r#type,
             priority: rule.priority,
@@ -181,12 +256,18 @@ pub(crate) unsafe extern "C" fn create_flow(
             ..FlowAttr::default()
         };
         // SAFETY: an open context.
-        let flow = unsafe { uctx(context) }?.create_flow_mlx5(handle, &command, &specs, None)?;
-        Ok(Box::into_raw(Box::new(ibv_flow {
-            comp_mask: 0,
-            context,
-            handle: flow.0,
-        })))
+        let uctx = unsafe { uctx(context) }?;
+        // Locked, so that two rules do not both bring the news.
+        let mut counted = ours.map(|ours| ours.counted());
+        let news = match &counted {
+            Some(counted) => counted.news()?,
+            None => None,
+        };
+        let flow = uctx.create_flow_mlx5(handle, &command, &specs, news)?;
+        if let Some(counted) = &mut counted {
+            counted.hold();
+        }
+        Ok(Rule::object(context, flow, set))
     })
 }
 
@@ -197,10 +278,16 @@ pub(crate) unsafe extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
             let object = unsafe { &*flow };
             (object.context, object.handle)
         };
+        // SAFETY: as above: all rules are made by `Rule::object`.
+        let set = unsafe { (*flow.cast::<Rule>()).counters };
         // SAFETY: its context is open.
         destroyed(unsafe { uctx(context) }?.destroy_flow(Flow(handle)))?;
-        // SAFETY: made by `create_flow`, and gone for the kernel and the program.
-        drop(unsafe { Box::from_raw(flow) });
+        if !set.is_null() {
+            // SAFETY: the kernel keeps a set that rules count into, and so do we.
+            unsafe { counters::of(set) }.counted().release();
+        }
+        // SAFETY: made by `Rule::object`, and gone for the kernel and the program.
+        drop(unsafe { Box::from_raw(flow.cast::<Rule>()) });
         Ok(())
     })
 }
@@ -227,7 +314,7 @@ mod tests {
         // C pads the struct to a multiple of four.
         from.extend_from_slice(&[0; 2]);
         from[4] = 40;
-        let to = specifications(&from, 1).unwrap();
+        let to = specifications(&from, 1, None).unwrap();
         assert_eq!(to[..8], [0x20, 0, 0, 0, 40, 0, 0, 0]);
         assert_eq!(to[8..24], [1; 16]);
         assert_eq!(to[24..], [2; 16]);
@@ -236,10 +323,11 @@ mod tests {
     /// IPv4 with and without what is behind the addresses is one type to the kernel, of two sizes.
     #[test]
     fn ipv4_has_two_sizes() {
-        let to = specifications(&spec(0x30, 8, &[&[1; 8], &[2; 8]]), 1).unwrap();
+        let to = specifications(&spec(0x30, 8, &[&[1; 8], &[2; 8]]), 1, None).unwrap();
         assert_eq!(to[..8], [0x30, 0, 0, 0, 24, 0, 0, 0]);
         assert_eq!(to[8..], [[1; 8], [2; 8]].concat());
-        let extended = specifications(&spec(0x32 | INNER, 8, &[&[1; 12], &[2; 12]]), 1).unwrap();
+        let extended =
+            specifications(&spec(0x32 | INNER, 8, &[&[1; 12], &[2; 12]]), 1, None).unwrap();
         assert_eq!(extended[..6], [0x30, 1, 0, 0, 32, 0]);
         assert_eq!(extended[8..], [[1; 12], [2; 12]].concat());
     }
@@ -259,9 +347,9 @@ mod tests {
 
     #[test]
     fn actions_and_what_is_refused() {
-        let tag = specifications(&spec(0x1000, 8, &[&[7, 0, 0, 0]]), 1).unwrap();
+        let tag = specifications(&spec(0x1000, 8, &[&[7, 0, 0, 0]]), 1, None).unwrap();
         assert_eq!(tag, [0, 0x10, 0, 0, 16, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
-        let drop = specifications(&spec(0x1001, 6, &[]), 1).unwrap();
+        let drop = specifications(&spec(0x1001, 6, &[]), 1, None).unwrap();
         assert_eq!(drop, [1, 0x10, 0, 0, 8, 0, 0, 0]);
         for wrong in [
             spec(0x1002, 8, &[&[0; 8]]),
@@ -270,10 +358,31 @@ mod tests {
             spec(0x40, 6, &[&[1; 2], &[2; 2]]),
             vec![0x20, 0, 0],
         ] {
-            assert_eq!(specifications(&wrong, 1), Err(Errno(libc::EINVAL)));
+            assert_eq!(specifications(&wrong, 1, None), Err(Errno(libc::EINVAL)));
         }
         let longer = [[0; 12].as_slice(), &[1]].concat();
         let longer = spec(0x32, 8, &[&longer, &longer]);
-        assert_eq!(specifications(&longer, 1), Err(Errno(libc::EOPNOTSUPP)));
+        assert_eq!(
+            specifications(&longer, 1, None),
+            Err(Errno(libc::EOPNOTSUPP))
+        );
+    }
+
+    /// A set of counters is named by its address, and to the kernel by its handle.
+    #[test]
+    fn counters_are_named_by_their_handle() {
+        let named = spec(COUNT, 8, &[&0x1230_usize.to_ne_bytes()]);
+        let two = [spec(0x1001, 6, &[]), named.clone()].concat();
+        assert_eq!(counters_of(&two, 2).unwrap().addr(), 0x1230);
+        assert!(counters_of(&two, 1).unwrap().is_null());
+        let to = specifications(&two, 2, Some(Counters(7))).unwrap();
+        let count = [3, 0x10, 0, 0, 16, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(to[8..], count);
+        let twice = [named.clone(), named.clone()].concat();
+        assert_eq!(counters_of(&twice, 2), Err(Errno(libc::EINVAL)));
+        // Without a set to name, as with one cut short, it is no specification.
+        let bad = Err(Errno(libc::EINVAL));
+        assert_eq!(specifications(&named, 1, None), bad);
+        assert_eq!(counters_of(&named[..12], 1), Err(Errno(libc::EINVAL)));
     }
 }

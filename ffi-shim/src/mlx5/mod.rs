@@ -19,6 +19,7 @@ use crate::log;
 use crate::provider::{Claim, Static, device_ops, match_driver, match_end, match_pci};
 
 mod ah;
+mod counters;
 mod cq;
 mod device;
 mod dm;
@@ -172,10 +173,15 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::alloc_pd, domain::alloc_pd as *const ()),
     (Op::alloc_td, domain::alloc_td as *const ()),
     (Op::attach_mcast, address::attach_mcast as *const ()),
+    (
+        Op::attach_counters_point_flow,
+        counters::attach_counters_point_flow as *const (),
+    ),
     (Op::bind_mw, qp::bind_mw as *const ()),
     (Op::close_xrcd, xrc::close_xrcd as *const ()),
     (Op::cq_event, cq::cq_event as *const ()),
     (Op::create_ah, ah::create_ah as *const ()),
+    (Op::create_counters, counters::create_counters as *const ()),
     (Op::create_cq, cq::create_cq as *const ()),
     (Op::create_cq_ex, cq::create_cq_ex as *const ()),
     (Op::create_flow, flow::create_flow as *const ()),
@@ -193,6 +199,10 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::dealloc_td, domain::dealloc_td as *const ()),
     (Op::dereg_mr, memory::dereg_mr as *const ()),
     (Op::destroy_ah, ah::destroy_ah as *const ()),
+    (
+        Op::destroy_counters,
+        counters::destroy_counters as *const (),
+    ),
     (Op::destroy_cq, cq::destroy_cq as *const ()),
     (Op::destroy_flow, flow::destroy_flow as *const ()),
     #[cfg(feature = "drop-in")]
@@ -235,6 +245,7 @@ static OPERATIONS: Static<&[Entry]> = Static(&[
     (Op::query_qp, qp::query_qp as *const ()),
     (Op::query_rt_values, device::query_rt_values as *const ()),
     (Op::query_srq, srq::query_srq as *const ()),
+    (Op::read_counters, counters::read_counters as *const ()),
     (Op::reg_dm_mr, dm::reg_dm_mr as *const ()),
     (Op::reg_dmabuf_mr, any_memory::reg_dmabuf_mr as *const ()),
     (Op::reg_mr, any_memory::reg_mr as *const ()),

@@ -18,6 +18,7 @@ use crate::abi::objects::{ibv_context, ibv_qp};
 use crate::abi::wq::ibv_flow;
 use crate::context::uctx;
 use crate::door::control;
+use crate::mlx5::flow::Rule;
 
 /// An object of the kernel's with its context, as `verbs_flow_action` begins too.
 #[repr(C)]
@@ -224,11 +225,7 @@ unsafe fn create(
         counter_offsets: &offsets,
     };
     let flow = device.context().uctx().create_flow_rule(&rule)?;
-    Ok(Box::into_raw(Box::new(ibv_flow {
-        comp_mask: 0,
-        context: *context,
-        handle: flow.0,
-    })))
+    Ok(Rule::object(*context, flow, std::ptr::null_mut()))
 }
 
 #[unsafe(no_mangle)]
