@@ -36,6 +36,8 @@ pub struct Mlx5 {
     pub has_devx: bool,
     /// Whether the device says over DEVX that its send queues copy memory.
     pub has_copy: bool,
+    /// Whether the device says over DEVX that it reserves numbers of queue pairs and changes the UDP port of a sending one.
+    pub has_numbers: bool,
     /// Whether the driver shares a page by which timestamps become nanoseconds.
     pub has_clock: bool,
     /// Whether address handles are made with the kernel's help on Ethernet.
@@ -60,6 +62,7 @@ impl Default for Mlx5 {
             has_blue_flame: true,
             has_devx: true,
             has_copy: false,
+            has_numbers: false,
             has_clock: true,
             has_ah_udata: true,
             has_dump_fill_mkey: true,
@@ -112,7 +115,7 @@ impl Config {
     /// From words as an environment variable holds them: `no-ioctl`, `no-invoke-write`, `no-ah-num`,
     /// `without=UVERBS_METHOD_…`, `devices=N`, separated by commas. For mlx5: `mlx5` itself, `link=ib` or
     /// `link=eth`, `tot-bfregs=N`, `cqe-version=0` or `1`, `min-inline=N`, `cache-line=N`, `no-bf`, `no-devx`,
-    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, and `run` for devices that execute what is posted.
+    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, `numbers`, and `run` for devices that execute what is posted.
     ///
     /// # Errors
     ///
@@ -128,6 +131,7 @@ impl Config {
                 None if word == "run" => config.mlx5.runs = true,
                 None if word == "no-bf" => config.mlx5.has_blue_flame = false,
                 None if word == "no-devx" => config.mlx5.has_devx = false,
+                None if word == "numbers" => config.mlx5.has_numbers = true,
                 None if word == "no-clock" => config.mlx5.has_clock = false,
                 None if word == "no-ah-udata" => config.mlx5.has_ah_udata = false,
                 None if word == "no-dump-fill-mkey" => config.mlx5.has_dump_fill_mkey = false,

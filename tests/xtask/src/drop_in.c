@@ -149,17 +149,41 @@ static void queue_pairs(struct ibv_context *context, struct ibv_pd *pd, struct i
 	}
 }
 
-/* What needs capabilities that this firmware does not have, and what is wrong with it whatever they are. */
+static int sending(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+		.ah_attr = { .dlid = 1, .port_num = 1, .is_global = 1, .grh = { .hop_limit = 1 } } };
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS };
+	int path = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	int rc = qp->qp_type == IBV_QPT_RC;
+	return ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ||
+	       ibv_modify_qp(qp, &rtr, path | (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)) ||
+	       ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN |
+			     (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
+}
+
+/* What needs capabilities that this firmware may not have, and what is wrong with it whatever they are. */
 static void states(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	uint32_t number = 0;
-	NUMBER(mlx5dv_reserved_qpn_alloc(context, &number));
-	NUMBER(number);
+	/* Through the end of an object, which goes only when all of its numbers are back. */
+	uint32_t numbers[6];
+	for (int i = 0; i < 6; i++) {
+		numbers[i] = 0x1000;
+		NUMBER(mlx5dv_reserved_qpn_alloc(context, &numbers[i]));
+		NUMBER(numbers[i]);
+	}
+	for (int i = 0; i < 6; i++)
+		NUMBER(mlx5dv_reserved_qpn_dealloc(context, numbers[i]));
+	NUMBER(mlx5dv_reserved_qpn_dealloc(context, numbers[0]));
 	NUMBER(mlx5dv_reserved_qpn_dealloc(context, 0x1234));
 	enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
 	for (int t = 0; t < 3; t++) {
 		struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = types[t], .cap = { 1, 1, 1, 1 } };
 		struct ibv_qp *qp = ibv_create_qp(pd, &init);
+		NUMBER(mlx5dv_modify_qp_udp_sport(qp, 55555));
+		if (types[t] != IBV_QPT_UD)
+			NUMBER(sending(qp));
 		NUMBER(mlx5dv_modify_qp_udp_sport(qp, 55555));
 		NUMBER(ibv_destroy_qp(qp));
 	}

@@ -11,6 +11,7 @@ use clap::Args;
 use lab::cache::Cache;
 use lab::drop_in::{self, Names};
 use lab::{Userland, witness};
+use serde_json::Value;
 
 use crate::cargo;
 
@@ -20,7 +21,7 @@ mod refusal;
 ///
 /// The exported names with their version nodes have to be those of the table in ffi-shim/drop-in, for each release and for
 /// ours. Then a C program calls mlx5dv on the fake kernel, with trixie's library and with ours, and both have to answer
-/// the same. Under a libibverbs that ours does not know it has to say so in one line, and a program has to go on with
+/// the same, and to send the same commands to the firmware. Under a libibverbs that ours does not know it has to say so in one line, and a program has to go on with
 /// Debian's provider. The table of the documentation (docs/mlx5dv.md) has to be what this word would write.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -181,22 +182,32 @@ fn answers(headers: &Path, tree: &Path, scratch: &Path) -> Result<bool> {
         "mlx5,no-bf",
         "mlx5,cqe-version=0",
         "mlx5,no-clock",
+        "mlx5,numbers",
     ] {
-        let run = |path: String| {
-            output(
+        let record = scratch.join("record");
+        let run = |path: String| -> Result<(String, Vec<String>)> {
+            let _ = fs::remove_file(&record);
+            let text = output(
                 Command::new(tree.join("ld-linux-x86-64.so.2"))
                     .arg("--library-path")
                     .arg(path)
                     .arg("--preload")
                     .arg(&fake)
                     .arg(&program)
-                    .env("OXVERBS_FAKE", settings),
-            )
+                    .env("OXVERBS_FAKE", settings)
+                    .env("OXVERBS_FAKE_RECORD", &record),
+            )?;
+            Ok((text, firmware_commands(&fs::read_to_string(&record)?)))
         };
-        let official = run(tree.display().to_string())?;
-        let ours = run(format!("{}:{}", scratch.display(), tree.display()))?;
+        let (official, official_asked) = run(tree.display().to_string())?;
+        let (ours, ours_asked) = run(format!("{}:{}", scratch.display(), tree.display()))?;
         let lines = official.lines().count();
-        println!("{settings}: {lines} answers");
+        let commands = official_asked.len();
+        println!("{settings}: {lines} answers, {commands} commands to the firmware");
+        if official_asked != ours_asked {
+            println!("    official asks: {official_asked:#?}\n    ours asks:     {ours_asked:#?}");
+            good = false;
+        }
         for (official, ours) in official.lines().zip(ours.lines()) {
             if official != ours {
                 println!("    official: {official}\n    ours:     {ours}");
@@ -206,6 +217,26 @@ fn answers(headers: &Path, tree: &Path, scratch: &Path) -> Result<bool> {
     }
     good &= refusal::check(&mut compiler(), tree, scratch, &fake)?;
     Ok(good)
+}
+
+/// What the firmware was asked to make and to change, of a record of the fake kernel (a line of JSON each call). Zeros
+/// at a command's end say nothing: libmlx5 adds an extension that it does not use.
+fn firmware_commands(record: &str) -> Vec<String> {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    record
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|call| {
+            let method = text(&call, "method");
+            let kind = method.strip_prefix("MLX5_IB_METHOD_DEVX_OBJ_")?;
+            let attrs = call["attrs"].as_array()?;
+            let input = attrs
+                .iter()
+                .find(|attr| text(attr, "name").ends_with("_CMD_IN"))?;
+            let bytes = text(input, "data");
+            Some(format!("{kind} {}", bytes.trim_end_matches('0')))
+        })
+        .collect()
 }
 
 /// The documentation's table.

@@ -21,6 +21,12 @@ const QUERY_QP: u16 = 0x50b;
 const CAPABILITY: usize = 0x80;
 /// `cmd_hca_cap.dma_mmo_sq`
 const DMA_MMO_SQ: usize = 0x153;
+/// `cmd_hca_cap.rts2rts_qp_udp_sport`, `hca_cap_2`, and the bit of `general_obj_types` for `MLX5_OBJ_TYPE_RESERVED_QPN` (0x2c)
+const UDP_SPORT: usize = 0x151;
+const SECOND_PAGE: usize = 0x20;
+const RESERVED_QPN: usize = 0x400 + 63 - 0x2c;
+/// Bits of `cmd_hca_cap_2.log_reserved_qpn_granularity` (five, from 0x93) that make it 2
+const GRANULARITY: [usize; 1] = [0x93 + 3];
 /// `query_qp_out.qpc`, and in it `state` (`MLX5_QPC_STATE_SQDRAINED`) and `hw_sq_wqebb_counter`
 const QPC: usize = 0xc0;
 const STATE: (usize, u16) = (0, 5 << 12);
@@ -31,16 +37,31 @@ fn opcode(command: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes))
 }
 
-/// `MLX5_IB_METHOD_DEVX_OTHER`: command in, command out. General capabilities only.
+/// `MLX5_IB_METHOD_DEVX_OTHER`: command in, command out. General capabilities only, both pages.
 pub(super) fn other(st: &State, call: &Call<'_>) -> Result<(), Errno> {
     let command = call.bytes(DRIVER)?;
-    let is_general = command.get(6) == Some(&0) && command.get(7).is_some_and(|mode| *mode < 2);
-    if !st.config.mlx5.has_copy || opcode(&command) != Some(QUERY_HCA_CAP) || !is_general {
+    let device = &st.config.mlx5;
+    let wanted: Vec<usize> = match command.get(6..8) {
+        Some([0, 0 | 1]) => [
+            (device.has_copy, DMA_MMO_SQ),
+            (device.has_numbers, UDP_SPORT),
+            (device.has_numbers, SECOND_PAGE),
+            (device.has_numbers, RESERVED_QPN),
+        ]
+        .into_iter()
+        .filter_map(|(has, bit)| has.then_some(bit))
+        .collect(),
+        Some([0, 0x40 | 0x41]) if device.has_numbers => GRANULARITY.to_vec(),
+        _ => Vec::new(),
+    };
+    if opcode(&command) != Some(QUERY_HCA_CAP) || wanted.is_empty() {
         return Err(EPROTONOSUPPORT);
     }
     let mut answer = vec![0; call.room(DRIVER + 1).unwrap_or(0)];
-    let bit = CAPABILITY + DMA_MMO_SQ;
-    *answer.get_mut(bit / 8).ok_or(EINVAL)? = 0x80 >> (bit % 8);
+    for bit in wanted {
+        let bit = CAPABILITY + bit;
+        *answer.get_mut(bit / 8).ok_or(EINVAL)? |= 0x80 >> (bit % 8);
+    }
     call.put_bytes(DRIVER + 1, &answer)
 }
 
