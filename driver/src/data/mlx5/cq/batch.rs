@@ -4,12 +4,12 @@ use wqe_format::mlx5::{CqeFormat, CqeOpcode};
 use wqe_format::rxe::WcStatus;
 
 use super::super::record::RawRecord;
-use super::arrange::{self, Portable};
+use super::arrange::{self, Best, Portable};
 use super::completion::{Completion, Place, flag, opcode, pair};
 use super::handover::is_ours;
 use super::parse::{self, Finders, Receive};
 use super::ring::Entry;
-use super::run::take_send;
+use super::run::{take_receive, take_send};
 use super::{CompletionQueue, Mode};
 use crate::sys::barrier;
 
@@ -84,7 +84,11 @@ impl CompletionQueue {
             // SAFETY: passed on.
             return unsafe { self.poll_otherwise(first, sends, out, room) };
         }
-        // SAFETY: passed on; the processor has what that needs.
+        if room == 1 {
+            // SAFETY: passed on; the processor has what that needs.
+            return unsafe { self.poll_single_receive(first, op_own, out) };
+        }
+        // SAFETY: as above.
         unsafe { self.poll_frequent::<false>(first, out, room) }
     }
 
@@ -140,6 +144,33 @@ impl CompletionQueue {
         first.prefetch::<false>(1);
         // SAFETY: a visit has begun; the place is the caller's.
         if !unsafe { take_send::<Portable>(finders, first, op_own, parity, out) } {
+            // SAFETY: passed on; the visit goes on.
+            return unsafe { self.poll_rest::<true>(out, 1, 1) };
+        }
+        // SAFETY: the mark of the visit that begun above.
+        unsafe { self.readers.end_one_sided(mark) };
+        self.step::<false>(first);
+        1
+    }
+
+    /// The same of a receive, out of line: what is inlined into each poll is for sends.
+    ///
+    /// # Safety
+    ///
+    /// As for [`poll_single`](Self::poll_single); and the processor can do what [`Best`] needs.
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3,movbe"))]
+    #[inline(never)]
+    unsafe fn poll_single_receive(
+        &mut self,
+        first: Entry,
+        op_own: u8,
+        out: *mut Completion,
+    ) -> usize {
+        let finders = self.readers.finders();
+        let mark = self.readers.begin_one_sided();
+        first.prefetch::<false>(1);
+        // SAFETY: a visit has begun; the place is the caller's, and the processor can.
+        if !unsafe { take_receive::<Best>(finders, first, op_own, self.parity, out) } {
             // SAFETY: passed on; the visit goes on.
             return unsafe { self.poll_rest::<true>(out, 1, 1) };
         }

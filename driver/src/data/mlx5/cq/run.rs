@@ -247,7 +247,7 @@ pub(super) unsafe fn take_send<A: Arrange>(
 ///
 /// As for [`take_send`].
 #[inline(always)]
-unsafe fn take_receive<A: Arrange>(
+pub(super) unsafe fn take_receive<A: Arrange>(
     finders: Finders,
     cqe: Entry,
     op_own: u8,
