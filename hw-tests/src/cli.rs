@@ -6,8 +6,8 @@ use clap::{Parser, ValueEnum};
 
 /// Verbs behaviour, checked on an RDMA device.
 ///
-/// Each case runs in a process of its own with a time limit. Without --peer both ends are on the
-/// same device. The exit status is 0 only if cases ran and none failed.
+/// Each case runs in a child process with a time limit. Without --peer both ends are on the same
+/// device. The exit status is 0 only if cases ran and none failed.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "hw-tests")]
 pub(crate) struct Options {
@@ -60,6 +60,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1)]
     pub(crate) slow: u32,
 
+    /// Keep the device open from one case to the next, as long as they pass, instead of a process for each case [default:
+    /// for vfio:... without --peer]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", conflicts_with = "peer")]
+    pub(crate) keep_open: Option<bool>,
+
     /// Plant each fault in turn, and fail unless the cases that guard against it turn red
     #[arg(long)]
     pub(crate) prove: bool,
@@ -71,6 +76,10 @@ pub(crate) struct Options {
     /// Run one case in this process
     #[arg(long, hide = true, value_name = "NAME")]
     pub(crate) run_case: Option<String>,
+
+    /// Run cases, whose names come on standard input, in this process
+    #[arg(long, hide = true)]
+    pub(crate) run_cases: bool,
 
     /// Serve one peer on standard input
     #[arg(long, hide = true)]
@@ -89,6 +98,13 @@ pub(crate) enum Provider {
 impl Options {
     pub(crate) fn device(&self) -> &str {
         self.device.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a device is opened once for many cases.
+    pub(crate) fn keeps_open(&self) -> bool {
+        let slow_to_open = self.device().starts_with("vfio:") && self.peer.is_none();
+        self.keep_open
+            .unwrap_or(slow_to_open && self.provider == Provider::Core)
     }
 
     /// The arguments that a child process needs to see the same device in the same way.

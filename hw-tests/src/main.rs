@@ -10,6 +10,7 @@ mod fixture;
 mod runner;
 mod suite;
 mod verbs;
+mod worker;
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -51,6 +52,11 @@ fn run(options: &Options) -> Result<bool> {
     if let Some(name) = &options.run_case {
         return run_case(options, name);
     }
+    if options.run_cases {
+        raise_memlock();
+        worker::serve(&environment(options, None)?)?;
+        return Ok(true);
+    }
     let cases = selected(options)?;
     if options.list {
         return list(options, &cases);
@@ -66,11 +72,16 @@ fn run(options: &Options) -> Result<bool> {
     let before = counters::read(options.device(), options.port);
     let started = Instant::now();
     let mut reports = Vec::new();
+    let mut workers = worker::Workers::new(options, seed);
     for case in &cases {
-        let report = runner::run_in_child(options, seed, case, None)?;
+        let report = match options.keeps_open() {
+            true => workers.run(case)?,
+            false => runner::run_in_child(options, seed, case, None)?,
+        };
         runner::print(&report);
         reports.push(report);
     }
+    workers.end()?;
     let totals = Totals::of(&reports);
     let seconds = started.elapsed().as_secs_f64();
     write_json(
@@ -156,15 +167,22 @@ fn run_case(options: &Options, name: &str) -> Result<bool> {
     let case = case.with_context(|| format!("there is no case {name}"))?;
     // Regions of gigabytes; without the right to raise the limit the case says so.
     raise_memlock();
+    let env = environment(options, options.peer.as_deref())?;
+    runner::run_here(&env, case);
+    Ok(true)
+}
+
+/// The device under test, opened, and the peer's.
+fn environment(options: &Options, peer: Option<&str>) -> Result<Env> {
     let near = open(options)?;
-    let (far, hello) = match &options.peer {
+    let (far, hello) = match peer {
         Some(peer) => {
             let (far, hello) = RemoteVerbs::connect(peer)?;
             (Some(Box::new(far) as Box<dyn Verbs>), hello)
         }
         None => (None, hello(options)),
     };
-    let env = Env {
+    Ok(Env {
         near,
         far,
         port: options.port,
@@ -173,9 +191,7 @@ fn run_case(options: &Options, name: &str) -> Result<bool> {
         far_gid_index: hello.gid_index,
         seed: options.seed.unwrap_or_default(),
         name: options.device().to_owned(),
-    };
-    runner::run_here(&env, case);
-    Ok(true)
+    })
 }
 
 fn hello(options: &Options) -> Hello {

@@ -34,10 +34,10 @@ pub(crate) struct Report {
 }
 
 /// What the child writes in front of its outcome, so that other output does not disturb.
-const MARK: &str = "hw-tests outcome: ";
+pub(crate) const MARK: &str = "hw-tests outcome: ";
 
-/// The child's half: runs `case` and writes the outcome.
-pub(crate) fn run_here(env: &Env, case: &Case) {
+/// The child's half: runs `case`, writes the outcome and answers it.
+pub(crate) fn run_here(env: &Env, case: &Case) -> Outcome {
     let outcome = match check(env, case) {
         Ok(()) => Outcome::Passed,
         Err(Stop::Fail(reason)) => Outcome::Failed(reason),
@@ -45,6 +45,7 @@ pub(crate) fn run_here(env: &Env, case: &Case) {
     };
     let json = serde_json::to_string(&outcome).expect("strings become JSON");
     println!("{MARK}{json}");
+    outcome
 }
 
 fn check(env: &Env, case: &Case) -> Check {
@@ -56,6 +57,17 @@ fn check(env: &Env, case: &Case) -> Check {
     (case.run)(env)
 }
 
+/// A child that sees the same device, in a process group of its own.
+pub(crate) fn child(options: &Options, seed: u64) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("find this program")?);
+    command
+        .args(options.for_child(seed))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    Ok(command)
+}
+
 /// The parent's half: runs `case` in a child.
 pub(crate) fn run_in_child(
     options: &Options,
@@ -64,14 +76,10 @@ pub(crate) fn run_in_child(
     plant: Option<Plant>,
 ) -> Result<Report> {
     let started = Instant::now();
-    let mut command = Command::new(std::env::current_exe().context("find this program")?);
+    let mut command = child(options, seed)?;
     command
-        .args(options.for_child(seed))
         .arg(format!("--run-case={}", case.name))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+        .stdin(Stdio::null());
     if let Some(plant) = plant {
         command.arg(format!("--plant={plant}"));
     }
@@ -97,7 +105,8 @@ pub(crate) fn run_in_child(
     })
 }
 
-fn died(status: ExitStatus, stderr: &str) -> String {
+/// How a child ended that told no outcome.
+pub(crate) fn died(status: ExitStatus, stderr: &str) -> String {
     let how = match status.signal() {
         Some(signal) => format!("died by signal {signal}"),
         None => format!("ended with {status}"),
@@ -119,7 +128,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Str
 }
 
 /// Waits until `end`, then kills the child and what it started. `None` if it had to be killed.
-fn wait(child: &mut Child, end: Instant) -> Result<Option<ExitStatus>> {
+pub(crate) fn wait(child: &mut Child, end: Instant) -> Result<Option<ExitStatus>> {
     let mut pause = Duration::from_millis(1);
     loop {
         if let Some(status) = child.try_wait().context("wait for a case")? {

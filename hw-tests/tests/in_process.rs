@@ -10,10 +10,11 @@ const DRIVER: &str =
     "^(srq|window|multicast|mr|pd|ah|qp|query|event|state/rc|atomic|invalidate|inline/rc/read)";
 
 /// Runs cases, of which none fails. How many passed.
-fn run(device: &str, gid_index: &str, filter: &str) -> usize {
+fn run(device: &str, gid_index: &str, filter: &str, more: &[&str]) -> usize {
     let output = Command::new(env!("CARGO_BIN_EXE_hw-tests"))
         .args(["--device", device, "--gid-index", gid_index])
         .args(["--filter", filter])
+        .args(more)
         .output()
         .expect("the suite");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -38,7 +39,7 @@ fn run(device: &str, gid_index: &str, filter: &str) -> usize {
 /// B37, B45, B58 and what else a driver can get wrong in its commands.
 #[test]
 fn on_ethernet() {
-    let passed = run("soft", "1", DRIVER);
+    let passed = run("soft", "1", DRIVER, &[]);
     assert!(passed >= 210, "only {passed} cases passed");
 }
 
@@ -49,6 +50,15 @@ fn on_infiniband() {
         "soft-ib",
         "0",
         "^(transfer/ud|post/ud|ah|query|multicast|srq/rc)",
+        &[],
     );
     assert!(passed >= 70, "only {passed} cases passed");
+}
+
+/// The device stays open from one case to the next, which finds nothing of the one before.
+#[test]
+fn on_a_device_that_stays_open() {
+    let filter = "^(srq|window|mr|pd|qp|query|event|fork)";
+    let passed = run("soft-ib", "0", filter, &["--keep-open"]);
+    assert!(passed >= 120, "only {passed} cases passed");
 }

@@ -76,6 +76,12 @@ pub(crate) trait Verbs: Send + Sync {
     /// The next asynchronous event, acknowledged, or nothing in `timeout`.
     fn async_event(&self, timeout: Duration) -> Answer<Option<Event>>;
 
+    /// Destroys all objects and forgets all events, so that the next case finds the device as if just opened; memory stays.
+    /// An error leaves it half done.
+    fn sweep(&self) -> Answer<()> {
+        Err(Fault::errno(libc::EOPNOTSUPP, "sweep up"))
+    }
+
     /// Polls until `count` completions came, or `timeout` passed; answers those that came.
     fn wait(&self, cq: Cq, count: usize, timeout: Duration) -> Answer<Vec<Wc>> {
         poll_until(|max| self.poll(cq, max), count, timeout)

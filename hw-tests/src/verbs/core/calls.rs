@@ -609,6 +609,27 @@ impl Verbs for Core {
             id: event.element as u32,
         }))
     }
+
+    fn sweep(&self) -> Answer<()> {
+        let Some(mlx5) = &self.mlx5 else {
+            return Err(Fault::errno(libc::EOPNOTSUPP, "sweep up"));
+        };
+        let failed = |what: &'static str| move |errno| fault(what, errno);
+        mlx5.sweep()?;
+        for (_, window) in self.mws.take_all() {
+            (self.uctx.dealloc_mw(*window)).map_err(failed("free a memory window"))?;
+        }
+        lock(&self.bound).clear();
+        for (_, region) in self.mrs.take_all() {
+            (self.uctx.dereg_mr(*region)).map_err(failed("deregister memory"))?;
+        }
+        for (_, domain) in self.pds.take_all() {
+            (self.uctx.dealloc_pd(*domain)).map_err(failed("free a domain"))?;
+        }
+        self.channels.take_all();
+        while self.async_event(Duration::ZERO)?.is_some() {}
+        Ok(())
+    }
 }
 
 impl Core {

@@ -188,6 +188,27 @@ impl Mlx5 {
         }
     }
 
+    /// Destroys all queues and address handles, whatever still uses a queue before it. Events that nobody acknowledged are
+    /// waited for by nobody.
+    pub(super) fn sweep(&self) -> Answer<()> {
+        for (_, state) in self.qps.take_all() {
+            let mut object = lock(&state.object);
+            let destroyed = object.destroy();
+            destroyed.map_err(|errno| fault("destroy a queue pair", errno))?;
+        }
+        for (_, state) in self.srqs.take_all() {
+            let mut object = lock(&state.object);
+            let destroyed = object.destroy();
+            destroyed.map_err(|errno| fault("destroy a shared receive queue", errno))?;
+        }
+        for (_, state) in self.cqs.take_all() {
+            let destroyed = lock(&state.object).destroy();
+            destroyed.map_err(|errno| fault("destroy a completion queue", errno))?;
+        }
+        self.ahs.take_all();
+        Ok(())
+    }
+
     pub(super) fn create_cq(&self, core: &Core, cqe: u32, channel: Option<Channel>) -> Answer<Cq> {
         let id = table::new_id();
         let to = match channel {

@@ -44,6 +44,12 @@ impl<T> Table<T> {
         found.ok_or_else(|| Fault::errno(libc::EBADF, "use an object that is gone"))
     }
 
+    /// Forgets all objects; they are answered by their numbers.
+    pub(super) fn take_all(&self) -> Vec<(u32, Arc<T>)> {
+        let mut live = self.live.lock().expect("no panic under the lock");
+        live.drain().collect()
+    }
+
     /// Forgets the object, which unmaps its queues unless a call still uses them.
     pub(super) fn remove(&self, id: u32) {
         self.live
