@@ -11,7 +11,7 @@
 //! | `ring` | memory as commands name it: page size, offset, list of pages |
 //! | `domain` | protection, transport and XRC domains, doorbell pages |
 //! | `mkey` | memory regions and windows |
-//! | `cq`, `srq`, `qp_*`, `dct` | queues |
+//! | `cq`, `srq`, `qp_*`, `dct`, `reserved` | queues |
 //! | `raw`, `raw_queue`, `work_queue` | queue pairs of raw Ethernet packets, and work queues that packets are spread over |
 //! | `steering` | rules that say which packets go where |
 //! | `events`, `dispatch`, `waiting` | what the device says happened, and who hears of it |
@@ -36,6 +36,7 @@ mod qp_path;
 mod qp_query;
 mod raw;
 mod raw_queue;
+mod reserved;
 mod ring;
 mod srq;
 mod steering;
@@ -65,6 +66,7 @@ use gid::GidTable;
 use mkey::{Region, Variants, Window};
 use qp_create::QueuePair;
 use raw::{RAW_HANDLES, RawObject};
+use reserved::ReservedQueue;
 use ring::RECORD_PAGE;
 use srq::SharedQueue;
 use steering::{Rule, Steering};
@@ -118,6 +120,8 @@ pub struct Objects {
     steering: Steering,
     /// Memory that the device did not let go of. Behind the platform, with which the device goes down.
     abandoned: Mutex<Vec<Abandoned>>,
+    /// Its memory too.
+    reserved: ReservedQueue,
 }
 
 impl Objects {
@@ -152,6 +156,7 @@ impl Objects {
             rules: Table::default(),
             steering: Steering::default(),
             abandoned: Mutex::default(),
+            reserved: ReservedQueue::default(),
         };
         objects.default_gids()?;
         Ok(objects)

@@ -201,6 +201,9 @@ impl Objects {
             (None, None) if initiator => {
                 context.set_xrcd(self.base_xrcd()?);
             }
+            (None, None) if service == Service::Dci => {
+                context.set_srqn_rmpn_xrqn(self.reserved_srq()?);
+            }
             (None, None) => {}
         }
         if input.flags.contains(DriverFlags::DCI_STREAM) {

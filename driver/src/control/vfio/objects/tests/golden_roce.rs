@@ -259,6 +259,10 @@ fn an_initiator_of_dynamic_connections() {
         flags: udata::CreateQpFlags::UAR_PAGE_INDEX | udata::CreateQpFlags::TYPE_DCI,
         ..udata::CreateQp::default()
     };
+    // a domain and a shared queue that nobody uses, which are made with the first one
+    for reserved in 1..=2 {
+        device.call(reserved);
+    }
     device.call({ Rst2initQpIn::new(&number[..]).unwrap() }.qpn());
     // SAFETY: nobody looks at the memory.
     let made = unsafe { objects.create_qp(&request, &input) }.unwrap();
