@@ -182,7 +182,7 @@ pub struct Config {
     pub kernel: Kernel,
     /// Userland, and with it the rdma-core.
     pub userland: Userland,
-    /// Whether the userland has the programs that only `cargo xtask apps` runs (UCX, fio).
+    /// Whether the userland has the programs that only `cargo xtask apps` and `cargo xtask mpi` run (UCX, fio, Open MPI).
     pub apps: bool,
     /// Provider that libibverbs finds.
     pub provider: Provider,

@@ -86,8 +86,14 @@ macro_rules! guest_packages {
 
 const GUEST_PACKAGES: &[&str] = guest_packages![];
 
-/// With the programs that only `cargo xtask apps` runs, whose packages bring much along.
-const APPS_PACKAGES: &[&str] = guest_packages!["ucx-utils", "fio",];
+/// With the programs that only `cargo xtask apps` and `cargo xtask mpi` run, whose packages bring much along.
+const APPS_PACKAGES: &[&str] = guest_packages![
+    "ucx-utils",
+    "fio",
+    "libfabric-bin",
+    "openmpi-bin",
+    "python3-mpi4py",
+];
 
 const fn userland_recipe(
     name: &'static str,

@@ -18,6 +18,7 @@ mod fuzz;
 mod install;
 mod lab;
 mod matrix;
+mod mpi;
 mod oracle;
 mod package;
 mod test;
@@ -47,6 +48,7 @@ enum Word {
     Install(install::Arguments),
     Lab(lab::Arguments),
     Matrix(matrix::Arguments),
+    Mpi(mpi::Arguments),
     Oracle(oracle::Arguments),
     Package(package::Arguments),
     Test(test::Arguments),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Word::Install(arguments) => install::run(&arguments),
         Word::Lab(arguments) => lab::run(&arguments),
         Word::Matrix(arguments) => matrix::run(&arguments),
+        Word::Mpi(arguments) => mpi::run(&arguments),
         Word::Oracle(arguments) => oracle::run(&arguments),
         Word::Package(arguments) => package::run(&arguments),
         Word::Test(arguments) => test::run(&arguments),
