@@ -10,6 +10,7 @@ mod register;
 mod send;
 mod step;
 mod table;
+mod tags;
 mod wrap;
 
 use std::alloc::{Layout, alloc, dealloc};
