@@ -179,6 +179,24 @@ fn addresses_and_shared_queues() {
         segments(&request, Service::Datagram),
         [Segment::Datagram(address), Segment::Data(DATA)]
     );
+    // The short form: Q_Key, destination without the mark, service level, LID (mlx5dv.h `mlx5_wqe_av` up to `rlid`).
+    let short: [u8; 16] = [
+        0x11, 0x11, 0x11, 0x11, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56, 0x03, 0, 0, 7,
+    ];
+    let request = Builder::new()
+        .add(&short)
+        .add(&DATA)
+        .finish(Opcode::SEND, 0);
+    let [Segment::Datagram(found), Segment::Data(DATA)] = segments(&request, Service::Datagram)[..]
+    else {
+        panic!("{:?}", segments(&request, Service::Datagram));
+    };
+    assert_eq!(
+        (found.qkey(), found.dqp_dct.qpn()),
+        (0x1111_1111, 0x12_3456)
+    );
+    assert_eq!((found.stat_rate_sl.sl(), found.rlid.get()), (3, 7));
+    assert!(!found.grh_gid_fl.grh() && found.rgid == [0; 16]);
     let xrc = XrcSegment::new(0x42);
     let request = Builder::new()
         .add(&xrc)

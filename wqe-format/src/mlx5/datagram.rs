@@ -98,6 +98,10 @@ const _: () = {
 };
 
 impl DatagramSegment {
+    /// Bytes of a vector without [`extended`](DqpDct::extended), which ends before the [`reserved`](Self::reserved) ones.
+    /// For devices that say so (mlx5_ifc.h `compact_address_vector`); libmlx5 writes none, UCX does on InfiniBand.
+    pub const COMPACT: usize = 16;
+
     /// The vector, kept in an address handle, for one destination of a datagram.
     #[inline]
     pub const fn to_qp(mut self, qpn: u32, qkey: u32) -> Self {

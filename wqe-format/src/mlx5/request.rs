@@ -235,6 +235,20 @@ impl<'a> Segments<'a> {
         Segment::Unknown(core::mem::take(&mut self.rest))
     }
 
+    /// The first 16 bytes of an address vector are all of it if they do not say otherwise: then there is no global route.
+    fn address_vector(&mut self) -> Option<DatagramSegment> {
+        let base = self.take_bytes(DatagramSegment::COMPACT)?;
+        let mut vector = [0; size_of::<DatagramSegment>()];
+        vector[..base.len()].copy_from_slice(base);
+        let compact: DatagramSegment = zerocopy::transmute!(vector);
+        if !compact.dqp_dct.extended() {
+            return Some(compact);
+        }
+        let rest = self.take_bytes(vector.len() - base.len())?;
+        vector[base.len()..].copy_from_slice(rest);
+        Some(zerocopy::transmute!(vector))
+    }
+
     fn eth(&mut self) -> Option<Segment<'a>> {
         let bytes = self.rest;
         let length = bytes.get(12..14)?;
@@ -413,7 +427,7 @@ impl<'a> Iterator for Segments<'a> {
         let segment = match self.stage {
             Stage::Datagram => {
                 self.stage = Stage::Operation;
-                self.take().map(Segment::Datagram)
+                self.address_vector().map(Segment::Datagram)
             }
             Stage::Xrc => {
                 self.stage = Stage::Operation;

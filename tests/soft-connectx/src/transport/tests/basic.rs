@@ -166,6 +166,26 @@ fn datagrams_carry_their_route() {
     assert_eq!(bench.bytes(0x5000 + 40, 100), sent);
     assert_eq!(bench.bytes(0x5000 + 24, 16), av.rgid);
     bench.done(0x41, CqeOpcode::REQ);
+    // By the LID alone a vector may end after 16 bytes (`compact_address_vector`).
+    let mut short = to;
+    short.dqp_dct = short.dqp_dct.with_extended(false);
+    short.grh_gid_fl = short.grh_gid_fl.with_grh(false);
+    let short = &short.as_bytes()[..DatagramSegment::COMPACT];
+    bench.post_receive(0x42, &[data(0x6000, 200)]);
+    bench.post_receive(0x42, &[data(0x5000, 100)]);
+    // The buffer of 100 bytes, first in the queue, is taken by a message of 20 behind the place of the header.
+    let body_of_20 = [short, data(0x1000, 20).as_bytes()].concat();
+    bench.post(0x41, Opcode::SEND, 0, &[&body_of_20]);
+    let cqe = bench.done(0x42, CqeOpcode::RESP_SEND);
+    assert_eq!((cqe.byte_cnt.get(), cqe.src_qp()), (60, 0x41));
+    assert!(!cqe.has_grh());
+    assert_eq!(bench.bytes(0x5000 + 40, 20), sent[..20]);
+    bench.done(0x41, CqeOpcode::REQ);
+    let body_of_100 = [short, data(0x1000, 100).as_bytes()].concat();
+    bench.post(0x41, Opcode::SEND, 0, &[&body_of_100]);
+    bench.done(0x42, CqeOpcode::RESP_SEND);
+    assert_eq!(bench.bytes(0x6000 + 40, 100), sent);
+    bench.done(0x41, CqeOpcode::REQ);
     // One that is too long for its buffer, and one with another key.
     bench.post(0x41, Opcode::SEND, 0, &[&body]);
     bench.failed(0x42, Syndrome::LOCAL_LENGTH_ERR);
