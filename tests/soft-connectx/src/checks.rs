@@ -15,14 +15,19 @@ use crate::device::Device;
 pub(crate) enum Fault {
     /// A bit of a command's input is set that Linux' `mlx5_ifc.h` calls reserved.
     ReservedCommandBit { opcode: Opcode, bit: usize },
-    /// More basic blocks are posted than the ring has.
-    SendRingOverrun { qpn: u32 },
+    /// More basic blocks are posted than the ring has: the doorbell record's counter is too far from the block to be done next.
+    SendRingOverrun {
+        qpn: u32,
+        record: u16,
+        next: u16,
+        blocks: u32,
+    },
     /// A request in a BlueFlame register is not the one in memory.
     CopyDiffers { qpn: u32, index: u16 },
     /// A request was changed between doorbell and completion.
     RequestChanged { qpn: u32, index: u16 },
     /// More receives are posted than the ring has room for.
-    ReceiveRingOverrun { qpn: u32 },
+    ReceiveRingOverrun { qpn: u32, record: u16, next: u16 },
     /// A reserved bit of a request is set.
     ReservedRequestBit { qpn: u32, index: u16 },
 }

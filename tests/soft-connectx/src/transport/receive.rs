@@ -184,12 +184,18 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
         }
         (None, Receive::Ring { ring, cqn }) => {
             let taken = qp.data.received;
-            let posted = counter(device, qp.dbr)?.wrapping_sub(taken);
+            let record = counter(device, qp.dbr)?;
+            let posted = record.wrapping_sub(taken);
             if posted == 0 {
                 return Err(Nothing::Empty);
             }
             if u32::from(posted) > 1 << ring.log_size.min(16) {
-                checks::report(device, checks::Fault::ReceiveRingOverrun { qpn });
+                let fault = checks::Fault::ReceiveRingOverrun {
+                    qpn,
+                    record,
+                    next: taken,
+                };
+                checks::report(device, fault);
             }
             let skip = if qp.signature {
                 size_of::<RecvSignatureSegment>()

@@ -224,12 +224,20 @@ fn fetch_bytes(device: &Device, qp: &Qp) -> Option<Result<Vec<u8>, Syndrome>> {
     if memory.read(qp.dbr.wrapping_add(4), &mut word).is_err() {
         return None;
     }
-    let posted = (u32::from_be_bytes(word) as u16).wrapping_sub(fetched);
+    let record = u32::from_be_bytes(word) as u16;
+    let posted = record.wrapping_sub(fetched);
     if posted == 0 {
         return None;
     }
-    if u32::from(posted) > 1 << send.ring.log_size.min(16) {
-        checks::report(device, checks::Fault::SendRingOverrun { qpn: qp.number });
+    let blocks = 1 << send.ring.log_size.min(16);
+    if u32::from(posted) > blocks {
+        let fault = checks::Fault::SendRingOverrun {
+            qpn: qp.number,
+            record,
+            next: fetched,
+            blocks,
+        };
+        checks::report(device, fault);
     }
     let mut block = [0; SEND_WQE_BB];
     if send.ring.read(memory, fetched.into(), &mut block).is_err() {
