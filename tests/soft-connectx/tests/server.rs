@@ -178,6 +178,11 @@ fn two_devices_take_orders_and_end_when_both_clients_are_gone() {
         "{answers}"
     );
     assert!(answers.starts_with("ok way 0: 0 carried"), "{answers}");
+    // A function that was reset decodes no memory, and reads of it give ones, until its command register says so (PCI 3.0 6.2.2).
+    let mut byte = [0];
+    clients[0].region_read(BAR0, 0x23d, &mut byte).unwrap();
+    assert_eq!(byte[0], 0xff);
+    clients[0].region_write(CONFIG, 4, &[2, 0]).unwrap();
     // The syndrome of the health buffer, at 0x23d (`mlx5_init_seg` of Linux' device.h).
     for (client, syndrome) in clients.iter_mut().zip([0, 1]) {
         let mut byte = [0xff];
