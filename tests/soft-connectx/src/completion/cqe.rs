@@ -2,7 +2,7 @@
 
 use wqe_format::mlx5::{
     Cqe64, CqeFormat, CqeOpcode, ErrorCqe, FlagsRqpn, HdsIpExt, HeaderTypes, OpOwn, Opcode,
-    SopDropQpn, Syndrome,
+    SopDropQpn, Syndrome, tag_operation,
 };
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
@@ -40,7 +40,7 @@ pub(crate) enum Received {
 /// What a completion says of tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tagged {
-    /// See [`tag_operation`](wqe_format::mlx5::tag_operation).
+    /// See [`tag_operation`].
     pub(crate) operation: u8,
     /// The tag's place in the list.
     pub(crate) index: u16,
@@ -215,6 +215,11 @@ impl Cqe {
         self.bytes[42..44].copy_from_slice(&tagged.index.to_be_bytes());
         if let Some(header) = tagged.header {
             self.bytes[..16].copy_from_slice(&header);
+        }
+        // That a tag was met and its data are still to come has no packet of its own (rdma-core providers/mlx5/cq.c knows
+        // the operation of such entries only).
+        if tagged.operation == tag_operation::CONSUMED {
+            self.bytes[63] = self.bytes[63] & 0xf | CqeOpcode::NO_PACKET.0 << 4;
         }
         self
     }

@@ -119,7 +119,7 @@ fn messages_meet_the_first_tag_and_those_of_several_packets_complete_twice() {
     append(&mut bench, 2, 7, 0x1000);
     for place in [1, 5] {
         let sent = send(&mut bench, EAGER, 7, 1000);
-        let cqe = bench.done(COMPLETIONS, CqeOpcode::RESP_SEND);
+        let cqe = bench.done(COMPLETIONS, CqeOpcode::NO_PACKET);
         assert_eq!(
             (cqe.app_op, cqe.app_info.get()),
             (tag_operation::CONSUMED, place)
@@ -197,7 +197,7 @@ fn an_announced_message_is_read_and_its_sender_is_told() {
     bench.post_receive(SENDER, &[data(0xa000, 64)]);
     let sent = bench.fill(0x9000, 1000);
     let message = announce(&mut bench, 0x9000, 1000);
-    let cqe = bench.done(COMPLETIONS, CqeOpcode::RESP_SEND);
+    let cqe = bench.done(COMPLETIONS, CqeOpcode::NO_PACKET);
     assert_eq!(cqe.app_op, tag_operation::CONSUMED);
     assert_eq!(cqe.inline_32()[..16], message[..16]);
     let cqe = bench.done(COMPLETIONS, CqeOpcode::RESP_SEND);
@@ -239,7 +239,7 @@ fn a_read_that_is_refused_cancels_its_message() {
     let peer = bench.device.resources.qps.get_mut(SENDER).unwrap();
     peer.rights.read = false;
     announce(&mut bench, 0x9000, 1000);
-    let cqe = bench.done(COMPLETIONS, CqeOpcode::RESP_SEND);
+    let cqe = bench.done(COMPLETIONS, CqeOpcode::NO_PACKET);
     assert_eq!(cqe.app_op, tag_operation::CONSUMED);
     let cqe = bench.done(COMPLETIONS, CqeOpcode::RESP_SEND);
     assert_eq!(cqe.app_op, tag_operation::MSG_COMPLETION_CANCELED);
