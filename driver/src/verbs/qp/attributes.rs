@@ -114,6 +114,15 @@ impl Endpoint {
             ..Address::global(port, gid_index, self.gid)
         }
     }
+
+    /// This endpoint as the other end of a connection of the `local` one.
+    pub(in crate::verbs) fn as_peer_of(&self, local: &Endpoint) -> Peer {
+        Peer::new(
+            self.qpn,
+            self.psn,
+            self.address(local.port, local.gid_index),
+        )
+    }
 }
 
 impl fmt::Display for Endpoint {

@@ -114,9 +114,8 @@ impl QueuePair<Rc> {
         remote: &Endpoint,
         access: AccessFlags,
     ) -> Result<()> {
-        let address = remote.address(local.port, local.gid_index);
         self.to_init(local.port, access)?;
-        self.to_rtr(&Peer::new(remote.qpn, remote.psn, address))?;
+        self.to_rtr(&remote.as_peer_of(local))?;
         self.to_rts(local.psn, Timing::default())
     }
 }

@@ -41,9 +41,8 @@ impl QueuePair<XrcInitiator> {
     ///
     /// Says so if nobody answers for the peer's GID.
     pub fn connect(&mut self, local: &Endpoint, remote: &Endpoint) -> Result<()> {
-        let address = remote.address(local.port, local.gid_index);
         self.to_init(local.port, AccessFlags::NONE)?;
-        self.to_rtr(&Peer::new(remote.qpn, remote.psn, address))?;
+        self.to_rtr(&remote.as_peer_of(local))?;
         self.to_rts(local.psn, Timing::default())
     }
 }

@@ -209,8 +209,7 @@ impl XrcTarget {
         remote: &Endpoint,
         access: AccessFlags,
     ) -> Result<()> {
-        let address = remote.address(local.port, local.gid_index);
         self.to_init(local.port, access)?;
-        self.to_rtr(&Peer::new(remote.qpn, remote.psn, address))
+        self.to_rtr(&remote.as_peer_of(local))
     }
 }

@@ -226,19 +226,15 @@ impl Objects {
         pd: &Pdn,
         made: &mut Unfinished<'a>,
     ) -> Result<RawReceive, Errno> {
-        let bytes = u64::from(input.rq_wqe_count)
-            .checked_shl(input.rq_wqe_shift)
-            .filter(|_| (4..16).contains(&input.rq_wqe_shift));
-        let bytes = bytes.ok_or(Errno(libc::EINVAL))?;
+        let (entries, bytes) = ReceiveOptions::ring(input.rq_wqe_count, input.rq_wqe_shift)?;
         let place = self.place(input, (input.buf_addr, bytes), pd, request.recv_cq.0)?;
         let has = |flag| request.flags.contains(flag);
         let options = ReceiveOptions {
-            log_entries: log(input.rq_wqe_count)?,
-            log_entry: input.rq_wqe_shift as u8,
             signature: input.flags.contains(DriverFlags::SIGNATURE),
             strip_tags: has(CreateQpFlags::CVLAN_STRIPPING),
             with_check: has(CreateQpFlags::SCATTER_FCS),
             padded: has(CreateQpFlags::PCI_WRITE_END_PADDING),
+            ..entries
         };
         self.can_receive(options)?;
         let number = self.create_rq(&place, options)?;

@@ -57,6 +57,24 @@ pub(super) struct ReceiveOptions {
     pub(super) padded: bool,
 }
 
+impl ReceiveOptions {
+    /// A ring of `count` entries of 2^`shift` bytes, and its bytes. `EINVAL` if no receive queue has such a one.
+    pub(super) fn ring(count: u32, shift: u32) -> Result<(Self, u64), Errno> {
+        let bytes = u64::from(count).checked_shl(shift);
+        match bytes {
+            Some(bytes) if count.is_power_of_two() && (4..16).contains(&shift) => {
+                let options = Self {
+                    log_entries: count.trailing_zeros() as u8,
+                    log_entry: shift as u8,
+                    ..Self::default()
+                };
+                Ok((options, bytes))
+            }
+            _ => Err(Errno(libc::EINVAL)),
+        }
+    }
+}
+
 fn describe(wq: &mut Wq<&mut [u8]>, place: &Place) {
     wq.set_wq_type(CYCLIC)
         .set_pd(place.pd)

@@ -79,20 +79,14 @@ impl Objects {
         {
             return Err(Errno(libc::EOPNOTSUPP));
         }
-        let bytes = u64::from(input.rq_wqe_count)
-            .checked_shl(input.rq_wqe_shift)
-            .filter(|_| {
-                input.rq_wqe_count.is_power_of_two() && (4..16).contains(&input.rq_wqe_shift)
-            });
-        let bytes = bytes.ok_or(Errno(libc::EINVAL))?;
+        let (entries, bytes) = ReceiveOptions::ring(input.rq_wqe_count, input.rq_wqe_shift)?;
         let has = |flag| request.flags.contains(flag);
         let options = ReceiveOptions {
-            log_entries: input.rq_wqe_count.trailing_zeros() as u8,
-            log_entry: input.rq_wqe_shift as u8,
             signature: input.flags.contains(DriverFlags::SIGNATURE),
             strip_tags: has(WqFlags::CVLAN_STRIPPING),
             with_check: has(WqFlags::SCATTER_FCS),
             padded: has(WqFlags::PCI_WRITE_END_PADDING),
+            ..entries
         };
         self.can_receive(options)?;
         let pd = self.pds.get(request.pd.0)?;
