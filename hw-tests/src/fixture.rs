@@ -330,6 +330,23 @@ impl<'e> Side<'e> {
         }
     }
 
+    /// Takes another queue pair from RESET to RTS, with this end's attributes and connected with itself.
+    pub(crate) fn connect_to_itself(&self, setup: &Setup, qp: Qp) -> Check {
+        let own = Address {
+            qpn: qp.num,
+            ..self.address()
+        };
+        let mtu = self.v.port(self.port)?.active_mtu;
+        for attr in [
+            self.init_attr(setup),
+            self.rtr_attr(setup, own, mtu),
+            self.rts_attr(setup),
+        ] {
+            self.v.modify_qp(qp, &attr)?;
+        }
+        Ok(())
+    }
+
     /// RESET to RTS, towards `peer`.
     pub(crate) fn connect(&mut self, setup: &Setup, peer: Address, mtu: u8) -> Check {
         self.v.modify_qp(self.qp, &self.init_attr(setup))?;

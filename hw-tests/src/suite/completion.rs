@@ -196,21 +196,7 @@ fn many_pairs_one_queue(env: &Env) -> Check {
         signal_all: false,
     })?;
     let template = &pairs[0].a;
-    let setup = Setup::new(Transport::Rc);
-    let own = crate::fixture::Address {
-        qpn: qp.num,
-        psn: template.first_psn,
-        gid: template.gid,
-        lid: template.lid,
-    };
-    let mtu = v.port(env.port)?.active_mtu;
-    for attr in [
-        template.init_attr(&setup),
-        template.rtr_attr(&setup, own, mtu),
-        template.rts_attr(&setup),
-    ] {
-        v.modify_qp(qp, &attr)?;
-    }
+    template.connect_to_itself(&Setup::new(Transport::Rc), qp)?;
     let buf = v.buffer(4096)?;
     let mr = v.reg_mr(pd, buf.addr, buf.len, buf.addr, access::ALL)?;
     let sge = |offset| Sge {

@@ -4,7 +4,7 @@ use std::thread;
 
 use super::{Need, Suite};
 use crate::check::{Check, OrSkip, equal, fail};
-use crate::fixture::{Address, Env, LONG, Pair, Setup};
+use crate::fixture::{Env, LONG, Pair, Setup};
 use crate::verbs::types::*;
 
 pub(super) fn cases(suite: &mut Suite) {
@@ -146,7 +146,7 @@ fn many(env: &Env, count: usize, step: usize) -> Check {
     let a = &template.a;
     for (id, qp) in (0..).zip(qps.iter().rev().step_by(step)) {
         let seed = 70 + id;
-        up(env, &template, *qp)?;
+        up(&template, *qp)?;
         a.fill(0, 512, seed)?;
         v.post_recv(*qp, &[RecvWr::new(id, [a.sge(4096, 512)])])?;
         v.post_send(*qp, &[SendWr::new(id, Op::Send, [a.sge(0, 512)])])?;
@@ -182,25 +182,12 @@ fn of_one_queue(template: &Pair<'_>, cq: Cq) -> QpInit {
 /// A queue pair that is connected with itself.
 fn to_itself(env: &Env, template: &Pair<'_>, cq: Cq) -> Check<Qp> {
     let qp = env.v().create_qp(&of_one_queue(template, cq))?;
-    up(env, template, qp)?;
+    up(template, qp)?;
     Ok(qp)
 }
 
-fn up(env: &Env, template: &Pair<'_>, qp: Qp) -> Check {
-    let (v, a, setup) = (env.v(), &template.a, Setup::new(Transport::Rc));
-    let own = Address {
-        qpn: qp.num,
-        ..a.address()
-    };
-    let mtu = v.port(env.port)?.active_mtu;
-    for attr in [
-        a.init_attr(&setup),
-        a.rtr_attr(&setup, own, mtu),
-        a.rts_attr(&setup),
-    ] {
-        v.modify_qp(qp, &attr)?;
-    }
-    Ok(())
+fn up(template: &Pair<'_>, qp: Qp) -> Check {
+    template.a.connect_to_itself(&Setup::new(Transport::Rc), qp)
 }
 
 fn ended(running: Vec<thread::ScopedJoinHandle<'_, Check>>) -> Check {
