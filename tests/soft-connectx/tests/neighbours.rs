@@ -12,6 +12,7 @@ use soft_connectx::LinkLayer;
 use soft_connectx::in_process::Cable;
 
 mod ends;
+mod frames;
 #[path = "../../../driver/tests/traffic/mod.rs"]
 #[expect(dead_code, reason = "for other tests")]
 mod traffic;
@@ -170,13 +171,7 @@ impl Stranger {
     }
 
     fn send(&mut self, frame: &[u8]) {
-        self.region.copy_in(0, frame);
-        let sge = self.region.sge(0..frame.len());
-        let mut batch = self.qp.send_batch();
-        // SAFETY: the region is memory of this process.
-        unsafe { batch.send(0) }.signaled().sges(&[sge]);
-        // SAFETY: the region outlives the queue pair and is not changed before the completion.
-        unsafe { batch.post() }.unwrap();
+        frames::post(&mut self.qp, &self.region, frame);
     }
 
     fn heard(&mut self) -> Vec<u8> {

@@ -13,6 +13,8 @@ use oxverbs::{
 use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
 
+mod frames;
+
 /// Bytes of a slot of an end's memory, and its slots: the first is what is sent.
 const SLOT: usize = 2048;
 const SLOTS: usize = 33;
@@ -81,13 +83,7 @@ impl Station {
     }
 
     fn send(&mut self, frame: &[u8]) {
-        self.region.copy_in(0, frame);
-        let sge = self.region.sge(0..frame.len());
-        let mut batch = self.qp.send_batch();
-        // SAFETY: the region is memory of this process.
-        unsafe { batch.send(0) }.signaled().sges(&[sge]);
-        // SAFETY: the region outlives the queue pair and is not changed before the completion.
-        unsafe { batch.post() }.unwrap();
+        frames::post(&mut self.qp, &self.region, frame);
         let completion = self.poll(Duration::from_secs(30)).expect("a completion");
         assert_eq!(completion.opcode(), WcOpcode::SEND);
     }
