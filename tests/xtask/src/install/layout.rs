@@ -81,13 +81,15 @@ pub(crate) fn under(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
+/// Debian's name of the architecture that we were built for, in paths.
+pub(crate) fn triplet() -> String {
+    format!("{}-linux-gnu", std::env::consts::ARCH)
+}
+
 /// Where libibverbs' own plug-ins are in the tree at `root`: Debian's directory for the architecture, or Fedora's.
 /// Without rdma-core there, where Debian would put them.
 pub(super) fn provider_dir(root: &Path) -> PathBuf {
-    let debian = PathBuf::from(format!(
-        "/usr/lib/{}-linux-gnu/libibverbs",
-        std::env::consts::ARCH
-    ));
+    let debian = PathBuf::from(format!("/usr/lib/{}/libibverbs", triplet()));
     let candidates = [debian.clone(), "/usr/lib64/libibverbs".into()];
     candidates
         .into_iter()

@@ -15,7 +15,7 @@ use object::read::elf::{ElfFile64, FileHeader as _};
 use crate::cargo;
 use crate::drop_in;
 use crate::install::SUFFIX;
-use crate::install::layout::{LOADER_CONF, NUMBERS, OBJECT};
+use crate::install::layout::{LOADER_CONF, NUMBERS, OBJECT, triplet};
 use deb::{Content, Deb};
 
 mod deb;
@@ -79,14 +79,13 @@ fn time() -> u64 {
         .unwrap_or(0)
 }
 
-/// Debian's names of the architecture that we were built for: of packages, of directories.
-fn architecture() -> (&'static str, String) {
-    let name = match std::env::consts::ARCH {
+/// Debian's name of the architecture that we were built for, of packages.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    };
-    (name, format!("{}-linux-gnu", std::env::consts::ARCH))
+    }
 }
 
 /// The newest glibc whose symbols a shared object wants.
@@ -128,11 +127,10 @@ License: MIT or Apache-2.0
 fn package(name: &'static str, file: &Path, time: u64) -> Result<(Deb, Vec<u8>)> {
     let bytes = fs::read(file).with_context(|| file.display().to_string())?;
     let libc = libc_of(&bytes).with_context(|| file.display().to_string())?;
-    let (architecture, _) = architecture();
     let package = Deb {
         name,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        architecture,
+        architecture: architecture(),
         depends: format!("libc6 (>= {libc}), libgcc-s1, libibverbs1 (>= 34)"),
         description: ("", ""),
         files: vec![(
@@ -147,7 +145,7 @@ fn package(name: &'static str, file: &Path, time: u64) -> Result<(Deb, Vec<u8>)>
 
 /// Adds links in libibverbs' directory, for each of its private ABIs, and the scripts that divert the official files.
 fn take_places(package: &mut Deb, family: &str, target: &str) {
-    let (_, triplet) = architecture();
+    let triplet = triplet();
     let name = package.name;
     let mut divert = String::from("#!/bin/sh\nset -e\n");
     divert.push_str("case \"$1\" in install|upgrade) ;; *) exit 0 ;; esac\n");
@@ -166,7 +164,7 @@ fn take_places(package: &mut Deb, family: &str, target: &str) {
 
 fn provider(object: &Path, time: u64) -> Result<Deb> {
     let (mut package, bytes) = package("oxverbs-provider", object, time)?;
-    let (_, triplet) = architecture();
+    let triplet = triplet();
     package.description = (
         "RDMA verbs in Rust: provider of libibverbs for soft-RoCE",
         "\
@@ -184,7 +182,7 @@ of rdma-core 34 to 65 and refuses others.",
 
 fn libmlx5_package(libmlx5: &Path, time: u64) -> Result<Deb> {
     let (mut package, bytes) = package("oxverbs-libmlx5", libmlx5, time)?;
-    let (_, triplet) = architecture();
+    let triplet = triplet();
     package.description = (
         "RDMA verbs in Rust: libmlx5.so.1 and provider for NVIDIA ConnectX",
         "\

@@ -66,7 +66,7 @@ fn object(dir: &Path, text: &str) -> PathBuf {
 
 /// rdma-core's package, as far as it matters here.
 fn official(version: &str, numbers: &[u32]) -> Deb {
-    let (architecture, triplet) = architecture();
+    let triplet = triplet();
     let plugin = |family: &'static str| {
         let triplet = triplet.clone();
         let version = version.to_owned();
@@ -82,7 +82,7 @@ fn official(version: &str, numbers: &[u32]) -> Deb {
     Deb {
         name: "ibverbs-providers",
         version: version.to_owned(),
-        architecture,
+        architecture: architecture(),
         depends: "libc6".to_owned(),
         description: ("stands for rdma-core's", ""),
         files,
@@ -96,7 +96,7 @@ fn official(version: &str, numbers: &[u32]) -> Deb {
 #[test]
 fn packages_survive_upgrades_and_go_away() {
     let Some(tree) = Tree::new() else { return };
-    let (_, triplet) = architecture();
+    let triplet = triplet();
     let plugin = |family: &str, number: u32| {
         format!("usr/lib/{triplet}/libibverbs/lib{family}-rdmav{number}.so")
     };

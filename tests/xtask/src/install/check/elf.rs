@@ -13,7 +13,7 @@ use object::elf;
 use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _};
 use object::{Endianness, FileKind};
 
-use crate::install::layout::under;
+use crate::install::layout::{triplet, under};
 
 /// What an ELF file says of the others that it needs.
 #[derive(Clone, Debug, Default)]
@@ -147,7 +147,7 @@ impl Loader {
             .or_else(|| self.cache.get(name).cloned())
             .or_else(|| {
                 // Debian's loader has the architecture's directories built in.
-                let debian = |dir| format!("{dir}/{}-linux-gnu", std::env::consts::ARCH);
+                let debian = |dir| format!("{dir}/{}", triplet());
                 [debian("/lib"), debian("/usr/lib")]
                     .into_iter()
                     .chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(str::to_owned))

@@ -1,6 +1,6 @@
 //! `cargo xtask install --check`: which library and which provider will each RDMA program get?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
-use super::layout::{is_ours, under};
+use super::layout::{is_ours, triplet, under};
 use elf::Loader;
 use providers::{Library, Owner};
 
@@ -46,12 +46,7 @@ struct Row {
 }
 
 pub(super) fn run(root: &Path, programs: &[PathBuf], json: Option<&Path>) -> Result<u8> {
-    // A tree's programs do not run in our environment.
-    let own = root == Path::new("/");
-    let variable = |name| std::env::var_os(name).filter(|_| own);
-    let mut loader = Loader::new(root, variable("LD_LIBRARY_PATH"));
-    let environment = variable("RDMAV_DRIVERS").or_else(|| variable("IBV_DRIVERS"));
-    let environment = environment.map(|names| names.to_string_lossy().into_owned());
+    let mut system = System::new(root);
     let asked = !programs.is_empty();
     let programs = if asked {
         let absolute = |program: &PathBuf| find(root, program);
@@ -61,8 +56,7 @@ pub(super) fn run(root: &Path, programs: &[PathBuf], json: Option<&Path>) -> Res
     };
     let mut rows = Vec::new();
     for program in programs {
-        let row = examine(root, &program, &mut loader, environment.as_deref());
-        match row {
+        match system.examine(&program) {
             None if asked => println!("{}: does not link {VERBS}", program.display()),
             None => {}
             Some(row) => rows.push(row),
@@ -111,7 +105,7 @@ fn candidates(root: &Path) -> Vec<PathBuf> {
     for dir in PROGRAMS {
         add(Path::new(dir));
     }
-    let libraries = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let libraries = format!("/usr/lib/{}", triplet());
     for dir in [libraries.as_str(), "/usr/lib64"] {
         for module in MODULES {
             add(&Path::new(dir).join(module));
@@ -125,38 +119,83 @@ fn candidates(root: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn examine(
-    root: &Path,
-    program: &Path,
-    loader: &mut Loader,
-    environment: Option<&str>,
-) -> Option<Row> {
-    let libraries = loader.closure(program)?;
-    let library = Library::read(root, libraries.get(VERBS)?)?;
-    let libmlx5 = libraries.get(lab::drop_in::SONAME).cloned();
-    let by_plugin = library.owner("mlx5", environment);
-    let ours = |file: &Path| is_ours(&under(root, file));
-    // A linked libmlx5 registers itself before libibverbs looks for plug-ins.
-    let mlx5 = match &libmlx5 {
-        Some(file) if ours(file) => Owner::Ours,
-        Some(_) => Owner::Official,
-        None => by_plugin,
-    };
-    // What the program gets if it, or a part that it loads, asks for the library when it runs.
-    let later = loader.of_system(lab::drop_in::SONAME);
-    let mixed = match (&libmlx5, later, mlx5) {
-        (None, Some(file), Owner::Ours) => !ours(&file),
-        (None, Some(file), Owner::Official) => ours(&file),
-        _ => false,
-    };
-    Some(Row {
-        program: program.to_owned(),
-        rdma_core: library.release.clone(),
-        rxe: library.owner("rxe", environment),
-        mlx5,
-        libmlx5,
-        mixed,
-    })
+/// What programs of a system share.
+struct System {
+    root: PathBuf,
+    loader: Loader,
+    /// `RDMAV_DRIVERS` or `IBV_DRIVERS`.
+    environment: Option<String>,
+    /// Whether the libmlx5.so.1 is ours that a program gets which asks for it when it runs, if there is one.
+    later: Option<bool>,
+    /// What each libibverbs gives its devices to, read once.
+    libraries: HashMap<PathBuf, Option<Owners>>,
+}
+
+/// What a libibverbs does.
+#[derive(Clone)]
+struct Owners {
+    release: String,
+    rxe: Owner,
+    mlx5: Owner,
+}
+
+impl System {
+    fn new(root: &Path) -> Self {
+        // A tree's programs do not run in our environment.
+        let own = root == Path::new("/");
+        let variable = |name| std::env::var_os(name).filter(|_| own);
+        let loader = Loader::new(root, variable("LD_LIBRARY_PATH"));
+        let environment = variable("RDMAV_DRIVERS").or_else(|| variable("IBV_DRIVERS"));
+        let later = loader.of_system(lab::drop_in::SONAME);
+        Self {
+            root: root.to_owned(),
+            loader,
+            environment: environment.map(|names| names.to_string_lossy().into_owned()),
+            later: later.map(|file| is_ours(&under(root, &file))),
+            libraries: HashMap::new(),
+        }
+    }
+
+    fn owners(&mut self, libibverbs: &Path) -> Option<Owners> {
+        let (root, environment) = (&self.root, self.environment.as_deref());
+        let read = || {
+            let library = Library::read(root, libibverbs)?;
+            Some(Owners {
+                rxe: library.owner("rxe", environment),
+                mlx5: library.owner("mlx5", environment),
+                release: library.release,
+            })
+        };
+        self.libraries
+            .entry(libibverbs.to_owned())
+            .or_insert_with(read)
+            .clone()
+    }
+
+    fn examine(&mut self, program: &Path) -> Option<Row> {
+        let libraries = self.loader.closure(program)?;
+        let owners = self.owners(libraries.get(VERBS)?)?;
+        let libmlx5 = libraries.get(lab::drop_in::SONAME).cloned();
+        // A linked libmlx5 registers itself before libibverbs looks for plug-ins.
+        let mlx5 = match &libmlx5 {
+            Some(file) if is_ours(&under(&self.root, file)) => Owner::Ours,
+            Some(_) => Owner::Official,
+            None => owners.mlx5,
+        };
+        let mixed = match (&libmlx5, self.later, mlx5) {
+            (None, Some(ours), Owner::Ours) => !ours,
+            (None, Some(ours), Owner::Official) => ours,
+            _ => false,
+        };
+        Some(Row {
+            program: program.to_owned(),
+            rdma_core: owners.release,
+            rxe: owners.rxe,
+            mlx5,
+            libmlx5,
+            mixed,
+        })
+    }
 }
 
 fn print(rows: &[Row]) {
