@@ -19,6 +19,16 @@ pub enum Provider {
     Official,
 }
 
+impl Provider {
+    /// Its name on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Official => "official",
+        }
+    }
+}
+
 /// How the guest's rxe devices are wired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -282,7 +282,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
                 eprintln!(
                     "{:>7.1} s  {:8} {} {}",
                     side.seconds,
-                    name(provider),
+                    provider.name(),
                     Row::word(&side, row.cannot.is_some()),
                     row.name
                 );
@@ -290,7 +290,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
             }
         })?;
         let left = leftover(&mut guest, &before)?;
-        left_behind.extend(left.map(|left| format!("{}: {left}", name(provider))));
+        left_behind.extend(left.map(|left| format!("{}: {left}", provider.name())));
     }
     let complaints = guest.complaints();
 
@@ -320,7 +320,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
             } else {
                 official
             };
-            format!(" {}: {passed} passed, {} failed", name(one), counts.failed)
+            format!(" {}: {passed} passed, {} failed", one.name(), counts.failed)
         }
         (None, official, ours) => format!(
             ": official {official} passed, ours {ours} passed, {} that official passes fail or choose less under ours",
@@ -336,19 +336,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
     Ok(u8::from(!counts.good(providers) || !left_behind.is_empty()))
 }
 
-fn name(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Ours => "ours",
-        Provider::Official => "official",
-    }
-}
-
 fn show(rows: &[Row], providers: &[Provider], verbose: bool) {
     let mut table = Table::new();
     let mut header = vec!["run".to_owned()];
     for &provider in providers {
         header.extend([
-            name(provider).to_owned(),
+            provider.name().to_owned(),
             "seconds".to_owned(),
             "served by".to_owned(),
         ]);

@@ -1,17 +1,17 @@
 //! The rows, and how one runs.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use lab::{Config, ConnectX, Device, Guest, Kernel, Link, Provider, Step, Stream};
+use lab::{Config, ConnectX, Device, Guest, Kernel, Link, Provider, Step};
 
 use super::{Arguments, Record, Suite, directory};
 use crate::cargo;
 use crate::lab::GuestArguments;
+use crate::lab::echo;
 
 /// The longest that a guest may take for the suite: emulated, on a loaded host.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -258,14 +258,6 @@ fn words(device: &str, gid_index: u32, arguments: &Arguments) -> Vec<String> {
 fn read(json: &Path) -> Result<Suite> {
     let text = fs::read_to_string(json).with_context(|| json.display().to_string())?;
     serde_json::from_str(&text).with_context(|| json.display().to_string())
-}
-
-fn echo(stream: Stream, bytes: &[u8]) {
-    // A reader that went away must not end the run.
-    let _ = match stream {
-        Stream::Stdout => io::stdout().write_all(bytes),
-        Stream::Stderr => io::stderr().write_all(bytes),
-    };
 }
 
 #[cfg(test)]

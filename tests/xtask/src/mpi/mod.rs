@@ -262,10 +262,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
         "mpi {} {} {}: {good} of {} runs right",
         name_of(&config),
         versions.kernel,
-        match config.provider {
-            Provider::Official => "official",
-            Provider::Ours => "ours",
-        },
+        config.provider.name(),
         runs.len()
     );
     Ok(u8::from(good < runs.len()))
