@@ -7,6 +7,7 @@ use soft_connectx::Config;
 use wqe_format::mlx5::firmware::caps::CapType;
 use wqe_format::mlx5::firmware::caps::command::{QueryHcaCapIn, QueryHcaCapOut};
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+use wqe_format::mlx5::firmware::lag::{QueryLagIn, QueryLagOut};
 use wqe_format::mlx5::firmware::pages::{ManagePagesIn, ManagePagesOut};
 use wqe_format::mlx5::firmware::{Delivery, EventType, Opcode, Status};
 
@@ -67,6 +68,21 @@ fn an_unknown_opcode_is_a_bad_operation() {
     assert_eq!(
         driver.refused(&command::<8>(Opcode::DESTROY_CQ)),
         Status::BAD_INP_LEN_ERR
+    );
+}
+
+/// What UCX asks each device for, and `mlx5dv_query_qp_lag_port`.
+#[test]
+fn a_port_is_not_aggregated_with_others() {
+    let mut driver = Driver::up(Config::default());
+    let query = command::<{ QueryLagIn::SIZE }>(Opcode::QUERY_LAG);
+    let reply = driver.ok(&query, QueryLagOut::SIZE);
+    let reply = QueryLagOut::new(&reply[..]).unwrap();
+    let lag = reply.ctx();
+    assert_eq!((lag.lag_state(), lag.port_select_mode()), (0, 0));
+    assert_eq!(
+        (lag.tx_remap_affinity_1(), lag.tx_remap_affinity_2()),
+        (0, 0)
     );
 }
 

@@ -77,6 +77,7 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::QUERY_HCA_VPORT_GID => vport::query_gid,
         Opcode::QUERY_HCA_VPORT_PKEY => vport::query_pkey,
         Opcode::QUERY_VPORT_STATE => vport::query_state,
+        Opcode::QUERY_LAG => vport::query_lag,
         Opcode::ALLOC_Q_COUNTER => counter::alloc,
         Opcode::DEALLOC_Q_COUNTER => counter::dealloc,
         Opcode::QUERY_Q_COUNTER => counter::query,

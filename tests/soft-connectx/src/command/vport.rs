@@ -4,6 +4,7 @@ use wqe_format::mlx5::firmware::hca_vport::{
     HcaVportContext, ModifyHcaVportContextIn, QueryHcaVportContextIn, QueryHcaVportContextOut,
     QueryHcaVportGidIn, QueryHcaVportGidOut, QueryHcaVportPkeyIn, QueryHcaVportPkeyOut,
 };
+use wqe_format::mlx5::firmware::lag::{QueryLagIn, QueryLagOut};
 use wqe_format::mlx5::firmware::vport::{QueryVportStateIn, QueryVportStateOut};
 
 use super::refusal::{Refusal, bad_index, bad_parameter};
@@ -117,4 +118,11 @@ pub(super) fn query_state(device: &mut Device, input: &[u8]) -> Reply {
     let mut output = QueryVportStateOut::zeroed();
     output.set_admin_state(1).set_state(device.port.up.into());
     Ok(output.into_inner().to_vec())
+}
+
+/// The port is on its own: `lag_state` 0. Programs ask without looking at `lag_master` (UCX takes `lag_state` 0 for the answer
+/// of a device whose aggregation is off, `uct_ib_mlx5_devx_md_open`).
+pub(super) fn query_lag(_device: &mut Device, input: &[u8]) -> Reply {
+    QueryLagIn::new(input)?;
+    Ok(QueryLagOut::zeroed().into_inner().to_vec())
 }

@@ -128,7 +128,8 @@ fn receive_one(device: &mut Device, qpn: u32, packet: &Packet, deth: Deth) {
     complete(device, qpn, taken.cqn, &cqe);
 }
 
-fn source(route: &Route, qpn: u32, pkey: u16) -> Source {
+/// What a completion says of a packet's sender.
+pub(super) fn source(route: &Route, qpn: u32, pkey: u16) -> Source {
     match route {
         Route::InfiniBand {
             slid, sl, global, ..

@@ -92,8 +92,11 @@ impl Qp {
 pub(crate) fn doorbell(device: &mut Device, uar: u32, register: u32, bytes: &[u8]) {
     let rung = device.transport.copies.write(uar, register, bytes);
     if let Some(qpn) = rung.queue {
-        match device.resources.qps.get(qpn) {
+        match device.resources.qps.get_mut(qpn) {
+            // Nothing can be posted in reset; what rings now is late.
+            Some(qp) if qp.send.is_some() && qp.state == QpState::Rst => {}
             Some(qp) if qp.send.is_some() => {
+                qp.data.requester.ring();
                 if qp.uar != uar {
                     log::debug!("queue {qpn:#x} was rung in page {uar:#x}, not in its own");
                 }
@@ -131,6 +134,11 @@ pub(crate) fn look_at_all(device: &mut Device) -> bool {
         .map(|(qpn, _)| qpn)
         .collect();
     let some = !new.is_empty();
+    for &qpn in &new {
+        if let Some(qp) = device.resources.qps.get_mut(qpn) {
+            qp.data.requester.ring();
+        }
+    }
     device.transport.active.extend(new);
     run(device);
     some

@@ -61,6 +61,9 @@ impl Flight {
 pub(crate) struct Requester {
     /// Basic blocks fetched, counted over and over.
     pub(super) fetched: u16,
+    /// A doorbell has come since the last reset. Until then the doorbell record is not looked at: it may be left over from an
+    /// earlier life (UCX resets an initiator and leaves its record, `uct_ib_mlx5_txwq_reset`).
+    rung: bool,
     /// Number of the packet behind all requests in work.
     pub(super) psn: u32,
     /// Of the next packet that is sent; behind `psn` when packets are sent again.
@@ -86,6 +89,7 @@ impl Requester {
     pub(super) fn start(&mut self, psn: u32, life: u8) {
         *self = Self {
             fetched: self.fetched,
+            rung: self.rung,
             psn,
             next: psn,
             una: psn,
@@ -97,6 +101,11 @@ impl Requester {
     /// When something is to be done without an answer.
     pub(super) fn due(&self) -> Option<Duration> {
         self.retry.due()
+    }
+
+    /// A doorbell has come.
+    pub(super) fn ring(&mut self) {
+        self.rung = true;
     }
 
     /// A datagram went out: the next one's number.
@@ -217,7 +226,7 @@ fn send_next(device: &mut Device, qpn: u32) -> bool {
 
 /// Whether a request starts in the ring, and its bytes.
 fn fetch_bytes(device: &Device, qp: &Qp) -> Option<Result<Vec<u8>, Syndrome>> {
-    let send = qp.send.as_ref()?;
+    let send = qp.send.as_ref().filter(|_| qp.data.requester.rung)?;
     let fetched = qp.data.requester.fetched;
     let mut word = [0; 4];
     let memory = device.memory.as_ref();
@@ -489,6 +498,7 @@ pub(super) fn fail_first(device: &mut Device, qpn: u32, syndrome: Syndrome) {
     let Some(qp) = get(device, qpn) else {
         return;
     };
+    log::debug!("a request of queue pair {qpn:#x} failed: {syndrome:?}");
     let flight = qp.data.requester.flight.pop_front();
     if let Some(own) = flight.as_ref().and_then(|flight| flight.brings) {
         tags::done(device, qpn, own, None);

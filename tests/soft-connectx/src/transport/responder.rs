@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use wqe_format::mlx5::Syndrome;
 
 use super::receive::{self, Nothing, Taken};
-use super::{complete, psn, sending, tags, timestamp};
+use super::{complete, datagram, psn, sending, tags, timestamp};
 use crate::completion::Cqe;
-use crate::completion::cqe::Received;
+use crate::completion::cqe::{Received, Source};
 use crate::device::Device;
 use crate::memory::{self, Range, Right, Who, umr};
 use crate::paging::{self, Side};
@@ -412,8 +412,14 @@ fn received(
     in_cqe: bool,
 ) {
     let time = timestamp(device);
+    // Of a target's messages programs need to know whose they are: UCX answers there (`uct_dc_mlx5_iface_fc_handler`). No
+    // header is in the buffer.
+    let source = packet.extended.dceth.map(|dceth| Source {
+        grh: 0,
+        ..datagram::source(&packet.route, dceth.source_qp, 0)
+    });
     let mut cqe =
-        Cqe::received(taken.owner, what, len as u32, None, time).solicited(packet.bth.solicited);
+        Cqe::received(taken.owner, what, len as u32, source, time).solicited(packet.bth.solicited);
     if let (true, Some(qp)) = (in_cqe, device.resources.qps.get(at.qpn)) {
         let room = sending::scatter_room(qp.scatter_response);
         cqe.scatter(&packet.payload, room);

@@ -41,6 +41,7 @@ pub mod flow;
 pub mod hca;
 pub mod hca_vport;
 pub mod l2_table;
+pub mod lag;
 mod layout;
 pub mod mad;
 pub mod memic;
@@ -106,6 +107,7 @@ const ROOT: &[&[&[&Layout]]] = &[
     &[hca::LAYOUTS],
     &[hca_vport::LAYOUTS],
     &[l2_table::LAYOUTS],
+    &[lag::LAYOUTS],
     &[mad::LAYOUTS],
     &[memic::LAYOUTS],
     &[mkey::LAYOUTS],

@@ -283,7 +283,13 @@ fn targets_serve_many() {
         for _ in 0..2 {
             let body = [to.as_bytes(), data(0x1000, 600).as_bytes()].concat();
             bench.post(number, Opcode::SEND, 0, &[&body]);
-            let index = u64::from(bench.done(0x43, CqeOpcode::RESP_SEND).wqe_counter.get());
+            let cqe = bench.done(0x43, CqeOpcode::RESP_SEND);
+            // Whose it is: flow control of UCX answers to the LID.
+            assert_eq!(
+                (cqe.slid.get(), cqe.src_qp(), cqe.has_grh()),
+                (1, number, false)
+            );
+            let index = u64::from(cqe.wqe_counter.get());
             assert_eq!(bench.bytes(0x3_0000 + 0x1000 * index, 600), sent);
             bench.done(number, CqeOpcode::REQ);
         }

@@ -94,6 +94,31 @@ fn a_message_that_is_too_long_ends_both_sides() {
     bench.failed(0x41, Syndrome::REMOTE_INVAL_REQ_ERR);
 }
 
+/// As UCX resets an initiator (`uct_dc_mlx5_iface_reset_dci`): the ring is cleared, the doorbell record is not.
+#[test]
+fn a_record_from_before_a_reset_is_not_looked_at() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    bench.device.config.strict = true;
+    let write = [remote(0x5000).as_bytes(), data(0x1000, 8).as_bytes()].concat();
+    for _ in 0..5 {
+        bench.post(0x41, Opcode::RDMA_WRITE, 0, &[&write]);
+        bench.done(0x41, CqeOpcode::REQ);
+    }
+    for qpn in [0x41, 0x42] {
+        bench.to(qpn, QpState::Rst);
+    }
+    let ring = vec![0; 64 << LOG_SQ];
+    bench.ram.write(Bench::place(0x41) + 0x8000, &ring).unwrap();
+    bench.sent.remove(&0x41);
+    bench.up(0x41);
+    bench.up(0x42);
+    bench.wait(LATER);
+    assert_eq!((bench.state(0x41), bench.poll(0x41)), (QpState::Rts, None));
+    bench.post(0x41, Opcode::RDMA_WRITE, 0, &[&write]);
+    assert_eq!(bench.done(0x41, CqeOpcode::REQ).wqe_counter.get(), 0);
+    assert_eq!(bench.device.checks.faults(), []);
+}
+
 #[test]
 fn own_mistakes_are_local() {
     let mut bench = Bench::pair(QpKind::Rc);
