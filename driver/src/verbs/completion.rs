@@ -4,6 +4,7 @@ use wqe_format::rxe::{Cqe, WcFlags, WcOpcode, WcStatus};
 
 use super::id::ObjectId;
 use crate::data::mlx5;
+use crate::data::mlx5::cq::wc_flag;
 
 /// A completed work request.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +108,19 @@ impl Completion {
         }
     }
 
+    /// What a completion says about a list of tags; all is off where there is none.
+    #[inline]
+    pub fn tags(&self) -> TagFlags {
+        match &self.data {
+            Data::Rxe(_) => TagFlags::default(),
+            Data::Mlx5(wc) => TagFlags {
+                met: wc.wc_flags & wc_flag::TM_MATCH != 0,
+                has_data: wc.wc_flags & wc_flag::TM_DATA_VALID != 0,
+                wants_sync: wc.wc_flags & wc_flag::TM_SYNC_REQ != 0,
+            },
+        }
+    }
+
     /// The device's own number of an error.
     #[inline]
     pub fn vendor_error(&self) -> u32 {
@@ -117,10 +131,21 @@ impl Completion {
     }
 }
 
+/// Of a completion about a [list of tags](crate::TagMatchingQueue).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TagFlags {
+    /// A message met a tag (`IBV_WC_TM_MATCH`).
+    pub met: bool,
+    /// The message is in the tag's buffer as a whole (`IBV_WC_TM_DATA_VALID`).
+    pub has_data: bool,
+    /// The device waits to hear how many messages that met no tag were looked at
+    /// (`IBV_WC_TM_SYNC_REQ`, [`TagMatchingQueue::sync`](crate::TagMatchingQueue::sync)).
+    pub wants_sync: bool,
+}
+
 /// The flags of libibverbs' numbers as those of the kernel, which differ in one.
 #[inline]
 fn mlx5_flags(flags: u32) -> WcFlags {
-    use crate::data::mlx5::cq::wc_flag;
     let same = flags & (WcFlags::GRH.0 | WcFlags::WITH_IMM.0);
     let invalidate = if flags & wc_flag::WITH_INV != 0 {
         WcFlags::WITH_INVALIDATE.0

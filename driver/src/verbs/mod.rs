@@ -21,13 +21,14 @@ mod pd;
 mod post;
 mod qp;
 mod srq;
+mod tags;
 mod token;
 mod xrc;
 
 pub use address::{Address, AddressHandle, Destination};
 pub use attributes::{DeviceAttributes, LinkLayer, Mtu, PortAttributes, PortState};
 pub use channel::CompletionChannel;
-pub use completion::Completion;
+pub use completion::{Completion, TagFlags};
 pub use context::Context;
 pub use cq::{CompletionQueue, Completions};
 pub use device::{Device, Driver, Guid, NodeType, Transport};
@@ -46,6 +47,7 @@ pub use qp::{
     WorkRequest, XrcInitiator,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueAttributes};
+pub use tags::{TagHandle, TagListAttributes, TagMatchingQueue};
 pub use token::Token;
 pub use uverbs_abi::types::{
     AccessFlags, AdviseMrAdvice, EventType, MwType, QpAttrMask, QpCap, QpState,

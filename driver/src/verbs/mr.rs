@@ -11,6 +11,7 @@ use wqe_format::rxe::Sge;
 
 use super::advice;
 use super::pd::{PdInner, ProtectionDomain};
+use super::post::PostError;
 use crate::control::kernel::{DmabufMr, MrKeys, UserMr};
 use crate::error::{Error, Result};
 use crate::sys::Errno;
@@ -390,6 +391,16 @@ impl RegionSlice {
     pub fn copy_out(&self, bytes: &mut [u8]) {
         let len = self.len.min(bytes.len());
         self.region.copy_out(self.offset, &mut bytes[..len]);
+    }
+
+    /// Refuses a dma-buf: small messages come inside completions, and polling writes them to where the element says, which
+    /// for a dma-buf is no address of this process.
+    #[inline]
+    pub(super) fn check_polling_can_write(&self) -> std::result::Result<(), PostError> {
+        match self.region.start {
+            Some(_) => Ok(()),
+            None => Err(PostError::DataInCompletions),
+        }
     }
 
     #[inline]

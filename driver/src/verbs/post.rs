@@ -18,6 +18,9 @@ pub enum PostError {
     Doorbell(Errno),
     /// This process is a forked child of the one that the queue belongs to.
     ForkedChild,
+    /// What is received or read is to go to a dma-buf, but the queue's completions may carry small messages themselves
+    /// ([`data_in_completions`](crate::QueuePairBuilder::data_in_completions)).
+    DataInCompletions,
 }
 
 impl PostError {
@@ -39,6 +42,9 @@ impl fmt::Display for PostError {
             Self::Doorbell(errno) => write!(f, "the doorbell failed: {errno}"),
             Self::ForkedChild => f.write_str(
                 "the queue belongs to the parent process; open the device again after fork",
+            ),
+            Self::DataInCompletions => f.write_str(
+                "a dma-buf cannot take what completions carry; make the queue pair without data in completions",
             ),
         }
     }

@@ -20,6 +20,7 @@ use super::token::{Token, Tokens};
 use super::xrc::{SrqNumber, XrcdInner};
 use crate::control::kernel::CreateSrq;
 use crate::control::mlx5::srq::{SrqObject, SrqRequest};
+use crate::control::mlx5::tags::Tags;
 use crate::data::{mlx5, rxe};
 use crate::error::{Error, Result};
 
@@ -38,16 +39,23 @@ pub(super) struct SrqInner {
     pub(super) handle: handle::Srq,
     id: ObjectId,
     kernel: Kernel,
-    /// Of a queue for XRC.
+    /// Of a queue for XRC or with tags.
     within: Option<Within>,
 }
 
-/// What a queue for XRC is made within.
+/// What a queue for XRC or with tags is made within.
 #[derive(Debug)]
 pub(super) struct Within {
-    pub(super) domain: Arc<XrcdInner>,
+    pub(super) kind: Named,
     /// Where its receives complete.
     pub(super) cq: Arc<CqInner>,
+}
+
+/// A queue that completions name, and not only the queue pairs that take from it.
+#[derive(Debug)]
+pub(super) enum Named {
+    Xrc(Arc<XrcdInner>),
+    Tags(Tags),
 }
 
 /// The kernel's queue.
@@ -70,7 +78,13 @@ impl SrqInner {
     /// What peers call a queue for XRC.
     pub(super) fn number(&self) -> Option<SrqNumber> {
         match (&self.kernel, &self.within) {
-            (Kernel::Mlx5(Some(object)), Some(_)) => Some(SrqNumber(object.number())),
+            (
+                Kernel::Mlx5(Some(object)),
+                Some(Within {
+                    kind: Named::Xrc(_),
+                    ..
+                }),
+            ) => Some(SrqNumber(object.number())),
             _ => None,
         }
     }
@@ -95,11 +109,21 @@ pub struct SharedReceiveQueueAttributes {
 
 impl Within {
     fn request(&self) -> SrqRequest {
-        SrqRequest {
-            srq_type: SrqType::XRC,
-            xrcd: self.domain.handle,
+        let request = SrqRequest {
             cq: self.cq.handle,
             ..SrqRequest::default()
+        };
+        match &self.kind {
+            Named::Xrc(domain) => SrqRequest {
+                srq_type: SrqType::XRC,
+                xrcd: domain.handle,
+                ..request
+            },
+            Named::Tags(tags) => SrqRequest {
+                srq_type: SrqType::TM,
+                tags: *tags,
+                ..request
+            },
         }
     }
 }
@@ -214,6 +238,16 @@ impl SharedReceiveQueue {
         self.inner.id
     }
 
+    /// Whether the queue is of this process, not of one that it was forked from.
+    pub(super) fn is_ours(&self) -> bool {
+        self.inner.pd.context.is_ours()
+    }
+
+    /// What pollers know of an mlx5 queue.
+    pub(super) fn mlx5(&self) -> Option<&Arc<mlx5::SrqShared>> {
+        self.inner.mlx5()
+    }
+
     /// Receives that it holds.
     pub fn max_wr(&self) -> u32 {
         self.max_wr
@@ -228,8 +262,12 @@ impl SharedReceiveQueue {
     ///
     /// # Errors
     ///
-    /// The queue is full.
+    /// The queue is full, or the buffer is a dma-buf.
     pub fn post(&mut self, buffer: RegionSlice) -> std::result::Result<Token, PostError> {
+        if matches!(self.data, Data::Mlx5(_)) {
+            // Which queue pairs will take it, and whether they may have data in completions, is not known here.
+            buffer.check_polling_can_write()?;
+        }
         let full = PostError::Refused(rxe::PostError::QueueFull);
         let token = self.tokens.next().ok_or(full)?;
         // SAFETY: `tokens` keeps the region registered, and it is never lent as a slice.
@@ -251,7 +289,9 @@ impl SharedReceiveQueue {
     ///
     /// # Safety
     ///
-    /// The elements' memory stays valid and is not used by anybody else until the receive completes.
+    /// The elements' memory stays valid and is not used by anybody else until the receive completes. On mlx5, elements name it
+    /// by its address in this process, unless all queue pairs that take from here were made without
+    /// [data in completions](crate::QueuePairBuilder::data_in_completions).
     /// `wr_id` is below 2^63, unless nothing is posted safely.
     #[inline]
     pub unsafe fn post_sges(

@@ -1,12 +1,13 @@
 //! The native API on an mlx5 device that executes what is posted.
 
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use fake_kernel::{Census, Config, FakeKernel, Family, Mlx5, sysfs};
 use oxverbs::{
-    Address, CompletionQueue, Context, Device, FlowMatch, Gid, PostError, QpState, QueuePair,
-    RawPacket, Rc, SharedReceiveQueueAttributes, Ud, WcOpcode, XrcInitiator,
+    Address, CompletionQueue, Context, Device, Dmabuf, FlowMatch, Gid, PostError, QpState,
+    QueuePair, RawPacket, Rc, SharedReceiveQueueAttributes, Ud, WcOpcode, XrcInitiator,
 };
 
 #[path = "../../../driver/tests/traffic/mod.rs"]
@@ -438,6 +439,48 @@ fn memory_that_is_not_the_process() {
         let nothing = pd.null_region().unwrap().sge(1 << 20);
         assert_ne!(nothing.lkey, 0);
         assert!(context.device_memory(1 << 40, 0).is_err());
+    }
+    drop(context);
+    assert_eq!(kernel.census(), Census::default());
+}
+
+/// What comes inside a completion is copied by polling, which cannot write to a dma-buf.
+#[test]
+fn dma_bufs_take_no_data_from_completions() {
+    let (kernel, context) = open();
+    {
+        let pd = context.protection_domain().unwrap();
+        let cq = context.completion_queue(16).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let dmabuf = Dmabuf {
+            fd: file.as_fd(),
+            offset: 0,
+            len: 4096,
+            iova: 0x1000,
+        };
+        let region = pd.register_dmabuf(dmabuf, ALL).unwrap();
+        let refused = PostError::DataInCompletions;
+        let mut qp = pd.queue_pair::<Rc>(&cq).create().unwrap();
+        connect(&mut qp);
+        assert_eq!(qp.recv_half().post(region.slice(0..8)), Err(refused));
+        let there = region.remote(0);
+        let read = qp.send_half().read(region.slice(0..8), there);
+        assert_eq!(read, Err(refused));
+        let attributes = SharedReceiveQueueAttributes {
+            max_wr: 4,
+            max_sge: 1,
+            limit: 0,
+        };
+        let mut srq = pd.shared_receive_queue(attributes).unwrap();
+        assert_eq!(srq.post(region.slice(0..8)), Err(refused));
+        // Without data in completions the device writes it all.
+        let mut qp = pd
+            .queue_pair::<Rc>(&cq)
+            .data_in_completions(false)
+            .create()
+            .unwrap();
+        connect(&mut qp);
+        assert!(qp.recv_half().post(region.slice(0..8)).is_ok());
     }
     drop(context);
     assert_eq!(kernel.census(), Census::default());

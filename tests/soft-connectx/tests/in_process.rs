@@ -7,6 +7,8 @@ use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
 
 mod ends;
+#[path = "../../../driver/tests/traffic/tags.rs"]
+mod tags;
 #[path = "../../../driver/tests/traffic/mod.rs"]
 mod traffic;
 #[path = "../../../driver/tests/traffic/xrc.rs"]
@@ -97,6 +99,27 @@ fn one_connection_reaches_many_shared_queues() {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(one.shared_xrc_domain(&file).is_err());
     }
+}
+
+/// Tags, which InfiniBand ports match.
+#[test]
+fn messages_find_their_tags() {
+    let context = Context::over_pci(device(LinkLayer::InfiniBand, 1)).unwrap();
+    tags::messages_find_their_tags(&context);
+    let ethernet = Context::over_pci(device(LinkLayer::Ethernet, 1)).unwrap();
+    let pd = ethernet.protection_domain().unwrap();
+    let cq = ethernet.completion_queue(16).unwrap();
+    let attributes = oxverbs::SharedReceiveQueueAttributes {
+        max_wr: 8,
+        max_sge: 1,
+        limit: 0,
+    };
+    let list = oxverbs::TagListAttributes {
+        max_tags: 4,
+        max_changes: 8,
+    };
+    let refused = pd.tag_matching_queue(&cq, attributes, list).unwrap_err();
+    assert!(refused.to_string().contains("make a"), "{refused}");
 }
 
 #[test]

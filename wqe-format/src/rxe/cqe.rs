@@ -138,7 +138,7 @@ named! { WcStatus:
     TM_RNDV_INCOMPLETE = 23, "TM software rendezvous";
 }
 
-/// `enum ib_wc_opcode`. Any number is a value.
+/// `enum ib_wc_opcode`, and of tag matching what libibverbs' `enum ibv_wc_opcode` adds. Any number is a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WcOpcode(pub u32);
 
@@ -155,6 +155,11 @@ named! { WcOpcode:
     ATOMIC_WRITE = 9, "atomic write";
     RECV = 128, "recv";
     RECV_RDMA_WITH_IMM = 129, "recv of rdma write with immediate";
+    TM_ADD = 130, "tag added";
+    TM_DEL = 131, "tag removed";
+    TM_SYNC = 132, "tags synchronized";
+    TM_RECV = 133, "tagged recv";
+    TM_NO_TAG = 134, "recv without tag";
 }
 
 /// `enum ib_wc_flags`.

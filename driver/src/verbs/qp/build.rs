@@ -31,6 +31,7 @@ pub struct QueuePairBuilder<T> {
     srq: Option<Arc<SrqInner>>,
     cap: QpCap,
     signal_all: bool,
+    data_in_completions: bool,
     _service: PhantomData<fn() -> T>,
 }
 
@@ -49,6 +50,7 @@ impl<T: Service> QueuePairBuilder<T> {
                 max_inline_data: 0,
             },
             signal_all: false,
+            data_in_completions: true,
             _service: PhantomData,
         }
     }
@@ -109,6 +111,14 @@ impl<T: Service> QueuePairBuilder<T> {
         self
     }
 
+    /// Whether small messages that are received or read may come inside completions, from where polling copies them to their
+    /// buffers, as with libmlx5 (on mlx5 only; on unless `MLX5_SCATTER_TO_CQE` is 0). Off, buffers may be dma-bufs.
+    #[must_use]
+    pub fn data_in_completions(mut self, on: bool) -> Self {
+        self.data_in_completions = on;
+        self
+    }
+
     /// Makes it, in state RESET.
     ///
     /// # Errors
@@ -122,6 +132,7 @@ impl<T: Service> QueuePairBuilder<T> {
             srq,
             mut cap,
             signal_all,
+            data_in_completions,
             ..
         } = self;
         if T::QP_TYPE == QpType::XRC_INI {
@@ -150,6 +161,7 @@ impl<T: Service> QueuePairBuilder<T> {
                 user_handle: id.0,
                 cap,
                 sq_sig_all: signal_all,
+                no_scatter_to_cqe: !data_in_completions,
                 async_event: Some(context.events_fd()),
                 ..QpRequest::new(T::MLX5)
             };
@@ -174,6 +186,7 @@ impl<T: Service> QueuePairBuilder<T> {
                 },
                 id,
                 cap,
+                data_in_completions: data_in_completions && mlx5.environment().scatter_to_cqe,
                 state: AtomicU8::new(QpState::RESET.0),
                 resets: AtomicU32::new(0),
                 changes: AtomicU32::new(0),
@@ -224,6 +237,7 @@ impl<T: Service> QueuePairBuilder<T> {
             qp_num: created.qp_num,
             id,
             cap,
+            data_in_completions: false,
             state: AtomicU8::new(QpState::RESET.0),
             resets: AtomicU32::new(0),
             changes: AtomicU32::new(0),

@@ -9,6 +9,7 @@ mod recv;
 mod send;
 mod service;
 mod state;
+mod tags;
 mod xrc;
 
 use std::marker::PhantomData;
@@ -26,6 +27,7 @@ use super::id::ObjectId;
 use super::mlx5::{Cleanup, Done};
 use super::mr::RegionSlice;
 use super::pd::PdInner;
+use super::post::PostError;
 use super::srq::SrqInner;
 use crate::control::mlx5::qp::QpObject;
 use crate::data::mlx5;
@@ -69,6 +71,8 @@ struct QpInner {
     qp_num: u32,
     id: ObjectId,
     cap: QpCap,
+    /// Whether completions may carry small messages.
+    data_in_completions: bool,
     /// The state that this library put it in; the kernel may have moved it to an error state since.
     state: AtomicU8,
     /// How often it was reset, upon which the halves take up the kernel's indices.
@@ -127,6 +131,15 @@ impl QpInner {
     #[inline]
     fn state(&self) -> QpState {
         QpState(self.state.load(Ordering::Acquire))
+    }
+
+    /// Refuses a buffer for what is received or read that polling could not write to, if it may have to.
+    #[inline]
+    fn check_takes_data(&self, buffer: &RegionSlice) -> std::result::Result<(), PostError> {
+        if self.data_in_completions {
+            buffer.check_polling_can_write()?;
+        }
+        Ok(())
     }
 
     /// Lets the pollers clean completions of an mlx5 queue pair.

@@ -47,8 +47,9 @@ impl<T: Service> RecvHalf<T> {
     ///
     /// # Errors
     ///
-    /// The queue is full, or the queue pair is in RESET.
+    /// The queue is full, the queue pair is in RESET, or the buffer is a dma-buf and completions may carry data.
     pub fn post(&mut self, buffer: RegionSlice) -> Result<Token, PostError> {
+        self.shared.check_takes_data(&buffer)?;
         let full = PostError::Refused(rxe::PostError::QueueFull);
         let token = self.tokens.next().ok_or(full)?;
         // SAFETY: `tokens` keeps the region registered, and it is never lent as a slice.
@@ -77,7 +78,9 @@ impl<T: Service> RecvHalf<T> {
     ///
     /// # Safety
     ///
-    /// The elements' memory stays valid and is not used by anybody else until the receive completes.
+    /// The elements' memory stays valid and is not used by anybody else until the receive completes. Unless the queue pair was
+    /// made without [data in completions](super::QueuePairBuilder::data_in_completions), elements name it by its address in
+    /// this process.
     /// `wr_id` is below 2^63, unless nothing is posted safely.
     #[inline]
     pub unsafe fn post_sges(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {

@@ -180,6 +180,7 @@ impl SendHalf<Rc> {
     ///
     /// As for [`send`](Self::send).
     pub fn read(&mut self, buffer: RegionSlice, from: RemoteMemory) -> Result<Token, PostError> {
+        self.shared.check_takes_data(&buffer)?;
         self.post_kept(buffer, |batch, wr_id| batch.read(wr_id, from))
     }
 }
@@ -257,7 +258,8 @@ impl<'q, T: Service> SendBatch<'q, T> {
     /// # Safety
     ///
     /// The memory that gather elements name stays valid until the work requests complete, and is not
-    /// written to meanwhile (not read either, if the operation writes to it). Numbers of work requests are
+    /// written to meanwhile (not read either, if the operation writes to it; then, unless the queue pair was made without
+    /// [data in completions](super::QueuePairBuilder::data_in_completions), elements name it by its address in this process). Numbers of work requests are
     /// below 2^63, unless nothing is posted safely.
     #[inline]
     pub unsafe fn post(self) -> Result<(), PostError> {

@@ -86,6 +86,7 @@ impl SendHalf<XrcInitiator> {
         srq: SrqNumber,
         from: RemoteMemory,
     ) -> std::result::Result<Token, PostError> {
+        self.shared.check_takes_data(&buffer)?;
         self.post_kept(buffer, |batch, wr_id| batch.read(wr_id, srq, from))
     }
 }

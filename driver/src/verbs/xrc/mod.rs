@@ -15,7 +15,7 @@ use uverbs_abi::handle;
 use super::context::{Context, ContextInner, Family};
 use super::cq::CompletionQueue;
 use super::pd::ProtectionDomain;
-use super::srq::{SharedReceiveQueue, SharedReceiveQueueAttributes, Within};
+use super::srq::{Named, SharedReceiveQueue, SharedReceiveQueueAttributes, Within};
 use crate::control::mlx5::Mlx5Context;
 use crate::error::{Error, Result};
 
@@ -123,7 +123,7 @@ impl ProtectionDomain {
         attributes: SharedReceiveQueueAttributes,
     ) -> Result<SharedReceiveQueue> {
         let within = Within {
-            domain: Arc::clone(&domain.inner),
+            kind: Named::Xrc(Arc::clone(&domain.inner)),
             cq: Arc::clone(&cq.inner),
         };
         SharedReceiveQueue::new(self, attributes, Some(within))

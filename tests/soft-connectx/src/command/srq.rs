@@ -18,8 +18,9 @@ use crate::resources::{Receive, Ring, Srq, SrqKind};
 
 /// `MLX5_RMPC_STATE_RDY`.
 const RMP_READY: u8 = 1;
-/// `MLX5_ARM_RQ_IN_OP_MOD_SRQ` and `MLX5_ARM_XRC_SRQ_IN_OP_MOD_XRC_SRQ`.
-const ARM_SRQ: u16 = 2;
+/// `MLX5_ARM_RQ_IN_OP_MOD_SRQ`, `MLX5_ARM_RQ_IN_OP_MOD_XRQ` and `MLX5_ARM_XRC_SRQ_IN_OP_MOD_XRC_SRQ`.
+const ARM_SRQ: u16 = 1;
+const ARM_XRQ: u16 = 2;
 const ARM_XRC_SRQ: u16 = 1;
 
 /// What the three contexts say alike.
@@ -295,13 +296,12 @@ pub(super) fn modify_rmp(device: &mut Device, input: &[u8]) -> Reply {
 
 pub(super) fn arm_rq(device: &mut Device, input: &[u8]) -> Reply {
     let view = ArmRqIn::new(input)?;
-    if view.op_mod() != ARM_SRQ {
-        return Err(bad_parameter("only shared receive queues are armed so"));
-    }
-    arm(
-        find(device, input, view.srq_number(), SrqKind::Basic)?,
-        view.lwm(),
-    )
+    let kind = match view.op_mod() {
+        ARM_SRQ => SrqKind::Basic,
+        ARM_XRQ => SrqKind::Tag,
+        _ => return Err(bad_parameter("only shared receive queues are armed so")),
+    };
+    arm(find(device, input, view.srq_number(), kind)?, view.lwm())
 }
 
 pub(super) fn arm_xrc_srq(device: &mut Device, input: &[u8]) -> Reply {

@@ -86,6 +86,8 @@ pub(super) const MIGRATED: u8 = 3;
 const OWN_RECEIVES: u8 = 0;
 const SHARED_RECEIVES: u8 = 1;
 const NO_RECEIVES: u8 = 3;
+/// With tags: the device reads what is announced (`qpc.offload_type`, `MLX5_QPC_OFFLOAD_TYPE_RNDV`).
+const OFFLOAD_RENDEZVOUS: u8 = 1;
 
 /// Data within completions (Linux `mlx5_ib.h` `MLX5_RES_SCAT_DATA*_CQE`, `MLX5_REQ_SCAT_DATA*_CQE`): up to 32
 /// bytes in an entry of 64, 64 in one of 128.
@@ -197,6 +199,9 @@ impl Objects {
             }
             (Some(srq), None) => {
                 context.set_srqn_rmpn_xrqn(srq.number);
+                if srq.has_tags() {
+                    context.set_offload_type(OFFLOAD_RENDEZVOUS);
+                }
             }
             (None, None) if initiator => {
                 context.set_xrcd(self.base_xrcd()?);

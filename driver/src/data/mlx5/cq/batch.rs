@@ -10,6 +10,7 @@ use super::handover::is_ours;
 use super::parse::{self, Finders, Receive};
 use super::ring::Entry;
 use super::run::{take_receive, take_send};
+use super::tagged::is_tagged;
 use super::{CompletionQueue, Mode};
 use crate::sys::barrier;
 
@@ -251,7 +252,8 @@ impl CompletionQueue {
                     unsafe { write_receive(out, &receive, cqe, op_own) };
                     Taken::Completion
                 }
-                None => self.drop_entry(),
+                // SAFETY: passed on.
+                None => unsafe { self.take_tagged::<V1>(cqe, out) },
             };
         }
         // SAFETY: passed on.
@@ -259,7 +261,7 @@ impl CompletionQueue {
     }
 
     #[cold]
-    fn drop_entry(&mut self) -> Taken {
+    pub(super) fn drop_entry(&mut self) -> Taken {
         self.dropped += 1;
         Taken::Nothing
     }
@@ -280,6 +282,10 @@ impl CompletionQueue {
         let finders = self.readers.finders();
         let compressed = cqe.get().format() == CqeFormat::COMPRESSED;
         match CqeOpcode(op_own >> 4) {
+            _ if !compressed && is_tagged(&cqe.get()) => {
+                // SAFETY: passed on.
+                return unsafe { self.take_tagged::<V1>(cqe, out) };
+            }
             CqeOpcode::REQ if !compressed => {
                 let kind = parse::request_kind(cqe.get().send_opcode());
                 let length = kind.byte_len(cqe.get().byte_cnt.get());

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use wqe_format::mlx5::{Cqe64, CqeOpcode, Syndrome, tag_operation};
+use wqe_format::mlx5::{Cqe64, CqeOpcode, Syndrome};
 use wqe_format::rxe::WcStatus;
 
 use super::super::record::RawRecord;
@@ -14,6 +14,7 @@ use super::completion::{flag, opcode};
 use super::handover::is_ours;
 use super::parse::{self, TAG_MATCHING};
 use super::ring::Entry;
+use super::tagged::{is_tagged, tag_flags, tag_opcode};
 use super::{ClockBusy, ClockInfo, CompletionQueue, Mode};
 use crate::sys::barrier;
 
@@ -351,10 +352,7 @@ impl CompletionQueue {
                     })
                 })
             }
-            opcode
-                if cqe.app == TAG_MATCHING
-                    && (opcode == CqeOpcode::NO_PACKET || opcode.is_responder()) =>
-            {
+            _ if is_tagged(&cqe) => {
                 let data = self.inline_data(entry, cqe.byte_cnt.get());
                 // SAFETY: passed on.
                 unsafe { parse::complete_tagged::<V1>(finders, entry, data) }.map(
@@ -574,42 +572,6 @@ impl CompletionQueue {
             data[8], data[9], data[10], data[11], data[12], data[13], data[14], data[15],
         ];
         (u64::from_be_bytes(tag), private)
-    }
-}
-
-/// `enum ibv_wc_opcode` of an entry about tags (rdma-core providers/mlx5/cq.c `mlx5_cq_read_wc_opcode`).
-#[cold]
-fn tag_opcode(cqe: &Cqe64) -> u32 {
-    if cqe.opcode() == CqeOpcode::NO_PACKET {
-        return match cqe.app_op {
-            tag_operation::REMOVE => opcode::TM_DEL,
-            tag_operation::APPEND => opcode::TM_ADD,
-            tag_operation::NOOP => opcode::TM_SYNC,
-            tag_operation::CONSUMED => opcode::TM_RECV,
-            _ => 0,
-        };
-    }
-    match cqe.app_op {
-        tag_operation::CONSUMED_MSG_SW_RNDV
-        | tag_operation::CONSUMED_MSG
-        | tag_operation::CONSUMED_SW_RNDV
-        | tag_operation::EXPECTED
-        | tag_operation::UNEXPECTED => opcode::TM_RECV,
-        tag_operation::NO_TAG => opcode::TM_NO_TAG,
-        _ => opcode::RECV,
-    }
-}
-
-/// `enum ibv_wc_flags` of an entry about tags (`mlx5_cq_read_wc_flags`).
-#[cold]
-fn tag_flags(cqe: &Cqe64) -> u32 {
-    match cqe.app_op {
-        tag_operation::CONSUMED_MSG_SW_RNDV
-        | tag_operation::CONSUMED_MSG
-        | tag_operation::MSG_COMPLETION_CANCELED => flag::TM_MATCH | flag::TM_DATA_VALID,
-        tag_operation::CONSUMED_SW_RNDV | tag_operation::CONSUMED => flag::TM_MATCH,
-        tag_operation::EXPECTED => flag::TM_DATA_VALID,
-        _ => 0,
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `arrange` | fields to a completion's words |
 //! | `lazy` | polling one by one, fields on request |
 //! | `scatter` | data inside entries |
+//! | `tagged` | entries about tags |
 //! | `arm` | asking for an event |
 //! | `clean`, `resize` | entries taken out, entries moved |
 //! | `compressed` | entries that stand for several |
@@ -40,6 +41,7 @@ mod resize;
 mod ring;
 mod run;
 mod scatter;
+mod tagged;
 #[cfg(test)]
 mod tests;
 
