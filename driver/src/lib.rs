@@ -15,6 +15,7 @@ pub use verbs::*;
 pub mod ffi_core {
     pub use crate::control::kernel::*;
     pub use crate::control::mlx5 as mlx5_control;
+    pub use crate::control::refusal;
     pub use crate::control::vfio::linux::MLX5_DEVICE_IDS;
     pub use crate::data::mlx5;
     pub use crate::data::rxe;

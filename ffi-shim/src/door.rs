@@ -31,6 +31,20 @@ impl Answer for () {
     }
 }
 
+impl Answer for u32 {
+    type C = c_int;
+    /// How many, or an errno below zero.
+    fn answer(result: Result<Self, Errno>) -> c_int {
+        match result {
+            Ok(count) => count as c_int,
+            Err(Errno(number)) => {
+                set_errno(number);
+                -number
+            }
+        }
+    }
+}
+
 impl<T> Answer for *mut T {
     type C = *mut T;
     fn answer(result: Result<Self, Errno>) -> *mut T {

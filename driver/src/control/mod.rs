@@ -3,4 +3,5 @@
 pub mod kernel;
 pub mod mlx5;
 pub mod qp_state;
+pub mod refusal;
 pub mod vfio;

@@ -392,6 +392,32 @@ pub struct mlx5dv_mkey_conf_attr {
 }
 layout!(mlx5dv_mkey_conf_attr, 16, { conf_flags @ 0, comp_mask @ 8 });
 
+/// A program's function for memory: bytes, its own pointer.
+pub type plain_alloc = unsafe extern "C" fn(usize, *mut c_void) -> *mut c_void;
+/// What frees it.
+pub type plain_free = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mlx5dv_ctx_allocators {
+    pub alloc: Option<plain_alloc>,
+    pub free: Option<plain_free>,
+    pub data: *mut c_void,
+}
+layout!(mlx5dv_ctx_allocators, 24, { alloc @ 0, free @ 8, data @ 16 });
+
+/// An element of a schedule.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mlx5dv_sched_attr {
+    pub parent: *const c_void,
+    pub flags: u32,
+    pub bw_share: u32,
+    pub max_avg_bw: u32,
+    pub comp_mask: u64,
+}
+layout!(mlx5dv_sched_attr, 32, { parent @ 0, flags @ 8, bw_share @ 12, max_avg_bw @ 16, comp_mask @ 24 });
+
 type Mqp = *mut mlx5dv_qp_ex;
 
 /// The functions by which inline functions of `mlx5dv.h` build work requests.

@@ -1,11 +1,15 @@
 //! Address handles.
 
 use std::ffi::c_int;
+#[cfg(feature = "drop-in")]
+use std::sync::{Mutex, PoisonError};
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5::Destination;
 use oxverbs::ffi_core::mlx5_control::av::{Wire, address_vector};
 use oxverbs::ffi_core::uverbs_abi::handle::Ah;
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::uverbs_abi::handle::mlx5::DevxObj;
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{CmdsSuppUhw, CreateAhResp};
 use oxverbs::ffi_core::wqe_format::mlx5::DatagramSegment;
 
@@ -26,6 +30,11 @@ pub(crate) struct AddressHandle {
     av: DatagramSegment,
     /// The kernel's, which is asked for the MAC address on Ethernet only.
     kernel: bool,
+    #[cfg(feature = "drop-in")]
+    is_global: bool,
+    /// What tells the device which queue pair it leads to.
+    #[cfg(feature = "drop-in")]
+    mapping: Mutex<Option<DevxObj>>,
 }
 
 impl AddressHandle {
@@ -33,6 +42,22 @@ impl AddressHandle {
     #[cfg(feature = "drop-in")]
     pub(crate) fn vector(&self) -> &DatagramSegment {
         &self.av
+    }
+
+    /// Whether it has a global route.
+    #[cfg(feature = "drop-in")]
+    pub(crate) fn is_global(&self) -> bool {
+        self.is_global
+    }
+
+    /// Maps it by an object of the firmware's, if it is not mapped yet; the object goes with it.
+    #[cfg(feature = "drop-in")]
+    pub(crate) fn map(&self, make: impl FnOnce() -> Result<DevxObj, Errno>) -> Result<(), Errno> {
+        let mut mapping = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        if mapping.is_none() {
+            *mapping = Some(make()?);
+        }
+        Ok(())
     }
 
     /// The destination of a datagram.
@@ -44,6 +69,17 @@ impl AddressHandle {
             qkey,
         }
     }
+}
+
+/// Our part of an address handle.
+///
+/// # Safety
+///
+/// One of ours (C1), which lives for `'a`.
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn of<'a>(ah: *mut ibv_ah) -> &'a AddressHandle {
+    // SAFETY: the caller's promise.
+    unsafe { &*ah.cast::<AddressHandle>() }
 }
 
 /// The address vector of an address handle.
@@ -77,6 +113,10 @@ pub(crate) unsafe extern "C" fn create_ah(
             },
             av: DatagramSegment::default(),
             kernel: false,
+            #[cfg(feature = "drop-in")]
+            is_global: path.is_global != 0,
+            #[cfg(feature = "drop-in")]
+            mapping: Mutex::default(),
         });
         let mut rmac = [0; 6];
         if wire != Wire::InfiniBand {
@@ -106,6 +146,13 @@ pub(crate) unsafe extern "C" fn destroy_ah(ah: *mut AddressHandle) -> c_int {
             // SAFETY: its context is open.
             let uctx = unsafe { uctx(ours.ibv.context) }?;
             destroyed(uctx.destroy_ah(Ah(ours.ibv.handle)))?;
+        }
+        #[cfg(feature = "drop-in")]
+        if let Some(mapping) = ours.mapping.lock().ok().and_then(|mut kept| kept.take()) {
+            // SAFETY: its context is open.
+            let uctx = unsafe { uctx(ours.ibv.context) }?;
+            // The address handle is gone for the kernel; what is left goes with the context.
+            let _ = uctx.devx_obj_destroy(mapping);
         }
         // SAFETY: made by `create_ah`, and gone for the kernel and the program.
         drop(unsafe { Box::from_raw(ah) });

@@ -38,6 +38,11 @@ pub struct Mlx5 {
     pub has_copy: bool,
     /// Whether the device says over DEVX that it reserves numbers of queue pairs and changes the UDP port of a sending one.
     pub has_numbers: bool,
+    /// Whether the device says over DEVX that it bonds two ports, has schedules for what queue pairs send, and is told which
+    /// queue pairs addresses are for.
+    pub has_traffic: bool,
+    /// With which status the firmware refuses what programs ask of it over DEVX, but for what it can do.
+    pub refusal: Option<u8>,
     /// Whether the driver shares a page by which timestamps become nanoseconds.
     pub has_clock: bool,
     /// Whether address handles are made with the kernel's help on Ethernet.
@@ -63,6 +68,8 @@ impl Default for Mlx5 {
             has_devx: true,
             has_copy: false,
             has_numbers: false,
+            has_traffic: false,
+            refusal: None,
             has_clock: true,
             has_ah_udata: true,
             has_dump_fill_mkey: true,
@@ -115,7 +122,8 @@ impl Config {
     /// From words as an environment variable holds them: `no-ioctl`, `no-invoke-write`, `no-ah-num`,
     /// `without=UVERBS_METHOD_…`, `devices=N`, separated by commas. For mlx5: `mlx5` itself, `link=ib` or
     /// `link=eth`, `tot-bfregs=N`, `cqe-version=0` or `1`, `min-inline=N`, `cache-line=N`, `no-bf`, `no-devx`,
-    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, `numbers`, and `run` for devices that execute what is posted.
+    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, `numbers`, `traffic`, `refuse=STATUS`, and `run` for devices that
+    /// execute what is posted.
     ///
     /// # Errors
     ///
@@ -132,6 +140,10 @@ impl Config {
                 None if word == "no-bf" => config.mlx5.has_blue_flame = false,
                 None if word == "no-devx" => config.mlx5.has_devx = false,
                 None if word == "numbers" => config.mlx5.has_numbers = true,
+                None if word == "traffic" => config.mlx5.has_traffic = true,
+                Some(("refuse", n)) if n.parse::<u8>().is_ok() => {
+                    config.mlx5.refusal = n.parse().ok();
+                }
                 None if word == "no-clock" => config.mlx5.has_clock = false,
                 None if word == "no-ah-udata" => config.mlx5.has_ah_udata = false,
                 None if word == "no-dump-fill-mkey" => config.mlx5.has_dump_fill_mkey = false,

@@ -45,6 +45,21 @@ static void device(struct ibv_context *context)
 	NUMBER(dv.max_dc_rd_atom);
 	NUMBER(dv.max_dc_init_rd_atom);
 	NUMBER(dv.reg_c0.mask);
+	char path[64];
+	memset(path, 0xee, sizeof(path));
+	NUMBER(mlx5dv_get_data_direct_sysfs_path(context, path, sizeof(path)));
+	NUMBER((uint8_t)path[0]);
+	/* What the official library does over VFIO only. */
+	errno = 0;
+	NUMBER((uintptr_t)mlx5dv_devx_alloc_msi_vector(context));
+	NUMBER(errno);
+	errno = 0;
+	NUMBER((uintptr_t)mlx5dv_devx_create_eq(context, path, sizeof(path), path, sizeof(path)));
+	NUMBER(errno);
+	struct mlx5dv_vfio_context_attr nowhere = { .pci_name = "ffff:ff:1f.7", .comp_mask = 1 };
+	errno = 0;
+	NUMBER((uintptr_t)mlx5dv_get_vfio_device_list(&nowhere));
+	NUMBER(errno);
 	struct mlx5dv_clock_info clock = {};
 	NUMBER(mlx5dv_get_clock_info(context, &clock));
 	NUMBER(clock.mult);
@@ -189,6 +204,204 @@ static void states(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq
 	}
 }
 
+static struct ibv_qp *initiator(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_DRIVER, .pd = pd,
+		.cap = { 20, 0, 1, 0, 0 }, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE };
+	struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC };
+	dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+	return mlx5dv_create_qp(context, &init, &dv);
+}
+
+/* What firmware commands change of queue pairs of every kind, before they send and then. */
+static void changes(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND, IBV_QPT_DRIVER };
+	for (int t = 0; t < 6; t++) {
+		struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = types[t], .pd = pd,
+			.cap = { 1, 1, 1, 1 }, .comp_mask = IBV_QP_INIT_ATTR_PD };
+		if (types[t] == IBV_QPT_XRC_SEND)
+			init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
+		struct ibv_qp *qp = types[t] == IBV_QPT_DRIVER ? initiator(context, pd, cq) : ibv_create_qp_ex(context, &init);
+		printf("changes of type %d: %d\n", types[t], qp ? 0 : errno);
+		if (!qp)
+			continue;
+		for (int round = 0; round < 3; round++) {
+			uint8_t port = 77, active = 77;
+			NUMBER(qp->state);
+			NUMBER(mlx5dv_query_qp_lag_port(qp, &port, &active));
+			NUMBER(port);
+			NUMBER(active);
+			NUMBER(mlx5dv_modify_qp_lag_port(qp, 2));
+			NUMBER(mlx5dv_query_qp_lag_port(qp, &port, &active));
+			NUMBER(port);
+			NUMBER(active);
+			NUMBER(mlx5dv_modify_qp_lag_port(qp, 3));
+			NUMBER(mlx5dv_query_qp_lag_port(qp, &port, &active));
+			NUMBER(port);
+			NUMBER(mlx5dv_dci_stream_id_reset(qp, 0x123));
+			NUMBER(mlx5dv_modify_qp_sched_elem(qp, NULL, NULL));
+			struct ibv_qp_attr next = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+			if (round == 0)
+				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+						     (types[t] == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+			if (round == 1 && types[t] == IBV_QPT_UD) {
+				next.qp_state = IBV_QPS_RTR;
+				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE));
+				next.qp_state = IBV_QPS_RTS;
+				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE | IBV_QP_SQ_PSN));
+			} else if (round == 1) {
+				NUMBER(sending(qp));
+			}
+		}
+		NUMBER(ibv_destroy_qp(qp));
+	}
+}
+
+static void canceling(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd, .cap = { 8, 1, 1, 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND };
+	struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS,
+		.send_ops_flags = MLX5DV_QP_EX_WITH_RAW_WQE };
+	struct ibv_qp *qp = mlx5dv_create_qp(context, &init, &dv);
+	struct mlx5dv_qp_ex *view = mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_to_qp_ex(qp));
+	NUMBER(sending(qp));
+	for (int i = 0; i < 5; i++) {
+		struct ibv_send_wr wr = { .wr_id = 1 + i % 2, .opcode = i == 4 ? IBV_WR_RDMA_WRITE : IBV_WR_SEND }, *bad;
+		NUMBER(ibv_post_send(qp, &wr, &bad));
+	}
+	printf("canceled while sending: %d\n", mlx5dv_qp_cancel_posted_send_wrs(view, 1));
+	struct ibv_qp_attr drain = { .qp_state = IBV_QPS_SQD };
+	NUMBER(ibv_modify_qp(qp, &drain, IBV_QP_STATE));
+	for (int id = 0; id < 4; id++)
+		printf("canceled of %d: %d\n", id, mlx5dv_qp_cancel_posted_send_wrs(view, id));
+	struct mlx5dv_qp shown = {};
+	struct mlx5dv_obj obj = { .qp = { qp, &shown } };
+	NUMBER(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
+	for (int i = 0; i < 5; i++)
+		NUMBER(((uint32_t *)((char *)shown.sq.buf + 64 * i))[0]);
+	NUMBER(ibv_destroy_qp(qp));
+}
+
+static void addresses(struct ibv_pd *pd)
+{
+	for (int global = 0; global < 2; global++) {
+		struct ibv_ah_attr attr = { .dlid = 3, .sl = 5, .port_num = 1, .is_global = global, .grh = { .hop_limit = 1 } };
+		for (int i = 0; i < 16; i++)
+			attr.grh.dgid.raw[i] = i + 1;
+		struct ibv_ah *ah = ibv_create_ah(pd, &attr);
+		printf("address %d: %d\n", global, ah ? 0 : errno);
+		if (!ah)
+			continue;
+		NUMBER(mlx5dv_map_ah_to_qp(ah, 0x123456));
+		NUMBER(mlx5dv_map_ah_to_qp(ah, 0x654321));
+		NUMBER(ibv_destroy_ah(ah));
+	}
+}
+
+static void schedules(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct mlx5dv_sched_attr root = {}, attr = { .flags = 3, .bw_share = 40, .max_avg_bw = 50 };
+	struct mlx5dv_sched_attr wrong[] = { { .flags = 1 }, { .comp_mask = 1 }, { .flags = 4 } };
+	for (int i = 0; i < 3; i++) {
+		errno = 0;
+		printf("node %d: %d\n", i, mlx5dv_sched_node_create(context, &wrong[i]) ? 0 : errno);
+		printf("leaf %d: %d\n", i, mlx5dv_sched_leaf_create(context, &wrong[i]) ? 0 : errno);
+	}
+	struct mlx5dv_sched_node *top = mlx5dv_sched_node_create(context, &root);
+	printf("root: %d\n", top ? 0 : errno);
+	if (!top)
+		return;
+	attr.parent = top;
+	struct mlx5dv_sched_node *node = mlx5dv_sched_node_create(context, &attr);
+	attr.parent = node;
+	attr.flags = 1;
+	struct mlx5dv_sched_leaf *leaf = mlx5dv_sched_leaf_create(context, &attr);
+	attr.flags = 2;
+	struct mlx5dv_sched_leaf *other = mlx5dv_sched_leaf_create(context, &attr);
+	printf("%d %d %d\n", node != NULL, leaf != NULL, other != NULL);
+	NUMBER(mlx5dv_sched_node_modify(node, &attr));
+	NUMBER(mlx5dv_sched_leaf_modify(leaf, &attr));
+	NUMBER(mlx5dv_sched_leaf_modify(leaf, &root));
+	for (int i = 0; i < 3; i++) {
+		NUMBER(mlx5dv_sched_node_modify(node, &wrong[i]));
+		NUMBER(mlx5dv_sched_leaf_modify(leaf, &wrong[i]));
+	}
+	enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_RAW_PACKET };
+	for (int t = 0; t < 3; t++) {
+		struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = types[t], .cap = { 1, 1, 1, 1 } };
+		struct ibv_qp *qp = ibv_create_qp(pd, &init);
+		if (!qp)
+			continue;
+		struct ibv_qp_attr next = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+		for (int round = 0; round < 3; round++) {
+			NUMBER(mlx5dv_modify_qp_sched_elem(qp, leaf, NULL));
+			NUMBER(mlx5dv_modify_qp_sched_elem(qp, leaf, other));
+			NUMBER(mlx5dv_modify_qp_sched_elem(qp, NULL, other));
+			if (round == 0)
+				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+			else if (round == 1)
+				NUMBER(sending(qp));
+		}
+		NUMBER(ibv_destroy_qp(qp));
+	}
+	NUMBER(mlx5dv_sched_leaf_destroy(other));
+	NUMBER(mlx5dv_sched_leaf_destroy(leaf));
+	NUMBER(mlx5dv_sched_node_destroy(node));
+	NUMBER(mlx5dv_sched_node_destroy(top));
+}
+
+/* The program's memory for queues: what is asked for, and whether all of it comes back. */
+static int given, refusing;
+
+static void *give(size_t size, void *data)
+{
+	void *memory = NULL;
+	printf("asked for %zu%s\n", size, data == &given ? "" : " with other data");
+	if (refusing || posix_memalign(&memory, 4096, size))
+		return NULL;
+	memset(memory, 0xee, size);
+	given++;
+	return memory;
+}
+
+static void take(void *memory, void *data)
+{
+	given -= data == &given;
+	free(memory);
+}
+
+static void own_memory(struct ibv_context *context, struct ibv_pd *pd)
+{
+	struct mlx5dv_ctx_allocators mine = { give, take, &given }, half = { give }, none = {};
+	NUMBER(mlx5dv_set_context_attr(context, 0, &mine));
+	NUMBER(mlx5dv_set_context_attr(context, 2, &mine));
+	for (int round = 0; round < 4; round++) {
+		refusing = round == 1;
+		NUMBER(mlx5dv_set_context_attr(context, MLX5DV_CTX_ATTR_BUF_ALLOCATORS, round < 2 ? &mine : round == 2 ? &half : &none));
+		struct ibv_srq_init_attr srq_init = { .attr = { 300, 2, 0 } };
+		struct ibv_cq *cq = ibv_create_cq(context, 1000, NULL, NULL, 0);
+		/* Where memory is refused, the official library leaves errno as it was. */
+		printf("own memory, CQ: %d\n", cq != NULL);
+		struct ibv_srq *srq = ibv_create_srq(pd, &srq_init);
+		printf("own memory, SRQ: %d\n", srq != NULL);
+		if (cq) {
+			struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .cap = { 100, 50, 3, 2 } };
+			struct ibv_qp *qp = ibv_create_qp(pd, &init);
+			printf("own memory, QP: %d\n", qp != NULL);
+			NUMBER(ibv_resize_cq(cq, 5000));
+			if (qp)
+				NUMBER(ibv_destroy_qp(qp));
+			NUMBER(ibv_destroy_cq(cq));
+		}
+		if (srq)
+			NUMBER(ibv_destroy_srq(srq));
+		NUMBER(given);
+	}
+}
+
 int main(void)
 {
 	int count;
@@ -224,6 +437,11 @@ int main(void)
 	NUMBER(shown_srq.comp_mask);
 	queue_pairs(context, pd, cq, srq);
 	states(context, pd, cq);
+	changes(context, pd, cq);
+	canceling(context, pd, cq);
+	addresses(pd);
+	schedules(context, pd, cq);
+	own_memory(context, pd);
 	NUMBER(ibv_destroy_srq(srq));
 	NUMBER(ibv_destroy_cq(cq));
 	NUMBER(ibv_destroy_cq(wide));

@@ -183,6 +183,9 @@ fn answers(headers: &Path, tree: &Path, scratch: &Path) -> Result<bool> {
         "mlx5,cqe-version=0",
         "mlx5,no-clock",
         "mlx5,numbers",
+        "mlx5,traffic,link=ib",
+        "mlx5,traffic",
+        "mlx5,traffic,link=ib,refuse=6",
     ] {
         let record = scratch.join("record");
         let run = |path: String| -> Result<(String, Vec<String>)> {
@@ -219,24 +222,39 @@ fn answers(headers: &Path, tree: &Path, scratch: &Path) -> Result<bool> {
     Ok(good)
 }
 
-/// What the firmware was asked to make and to change, of a record of the fake kernel (a line of JSON each call). Zeros
-/// at a command's end say nothing: libmlx5 adds an extension that it does not use.
+/// What the firmware was asked, but for what it can do, of a record of the fake kernel (a line of JSON each call). Zeros
+/// at a command's end say nothing: libmlx5 adds an extension that it does not use. Nor does destroying what is left before
+/// the device is closed, which takes it along.
 fn firmware_commands(record: &str) -> Vec<String> {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    record
+    let mut commands: Vec<_> = record
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter_map(|call| {
             let method = text(&call, "method");
-            let kind = method.strip_prefix("MLX5_IB_METHOD_DEVX_OBJ_")?;
+            let kind = method.strip_prefix("MLX5_IB_METHOD_DEVX_")?;
+            let kind = kind.strip_prefix("OBJ_").unwrap_or(kind);
             let attrs = call["attrs"].as_array()?;
             let input = attrs
                 .iter()
-                .find(|attr| text(attr, "name").ends_with("_CMD_IN"))?;
-            let bytes = text(input, "data");
-            Some(format!("{kind} {}", bytes.trim_end_matches('0')))
+                .find(|attr| text(attr, "name").ends_with("_CMD_IN"))
+                .map(|input| text(input, "data"));
+            if kind != "DESTROY" && input.is_none() {
+                return None;
+            }
+            let bytes = input.unwrap_or_default();
+            // QUERY_HCA_CAP: each library asks what it wants to know when it wants to know it.
+            let asks = kind == "OTHER" && bytes.starts_with("0100");
+            (!asks).then(|| format!("{kind} {}", bytes.trim_end_matches('0')))
         })
-        .collect()
+        .collect();
+    while commands
+        .last()
+        .is_some_and(|last| last.starts_with("DESTROY"))
+    {
+        commands.pop();
+    }
+    commands
 }
 
 /// The documentation's table.

@@ -192,6 +192,14 @@ impl Uctx {
         self.method(&mut cmd)
     }
 
+    /// Fills `path` with where in sysfs the device's own path to memory is, and a zero. `ENODEV` if it has none.
+    pub fn data_direct_path(&self, path: &mut [u8]) -> Result<(), Errno> {
+        use device::get_data_direct_sysfs_path as method;
+        let mut cmd = Command::new();
+        cmd.output_slice(method::PATH, path);
+        self.method(&mut cmd)
+    }
+
     /// Runs a firmware command that makes nothing, such as QUERY_HCA_CAP. Where `EREMOTEIO` comes
     /// back, `output` has the firmware's status and syndrome.
     pub fn devx_command(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {

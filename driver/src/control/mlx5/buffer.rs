@@ -1,8 +1,8 @@
 //! Memory of queues.
 //!
 //! Ordinary pages, huge pages where the environment asks for them, or what a program's own allocator
-//! gives (`ibv_alloc_parent_domain`, for queues in the memory of a GPU for instance). Memory from here
-//! is zeroed; a program's is left as it is, since not all of it can be written from here.
+//! gives: a domain's (`ibv_alloc_parent_domain`, for queues in the memory of a GPU for instance), or the context's.
+//! Memory is zeroed, but for a domain's, not all of which can be written from here.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -61,11 +61,34 @@ pub unsafe trait Allocator: Send + Sync + fmt::Debug {
     unsafe fn free(&self, memory: NonNull<u8>, what: ResourceType);
 }
 
+/// The allocator that a program set for all queues and doorbell records of a context, if any
+/// (`mlx5dv_set_context_attr`).
+#[derive(Debug, Default)]
+pub struct ContextAllocator(Mutex<Option<Arc<dyn Allocator>>>);
+
+impl ContextAllocator {
+    /// What is set now.
+    pub fn get(&self) -> Option<Arc<dyn Allocator>> {
+        let set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        set.clone()
+    }
+
+    /// From now on it is this one. Memory of the one before goes back there.
+    pub fn set(&self, allocator: Option<Arc<dyn Allocator>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = allocator;
+    }
+}
+
+/// Alignment of memory from a context's allocator, which is not asked for more: that of the longest store into a ring.
+const CONTEXT_ALIGNMENT: usize = 64;
+
 /// Where the memory of one queue is to come from.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    /// The program's allocator.
+    /// The program's allocator for this queue.
     pub custom: Option<Arc<dyn Allocator>>,
+    /// The context's, for queues without their own. Its memory can be written from here.
+    pub context: Option<Arc<dyn Allocator>>,
     /// Which pages, if the allocator does not give any.
     pub allocation: Allocation,
 }
@@ -118,21 +141,20 @@ impl QueueBuffer {
                 .checked_next_multiple_of(custom_alignment)
                 .ok_or(Errno(libc::ENOMEM))?;
             match allocator.alloc(len, custom_alignment, what) {
-                Allocated::At(start) => {
-                    let allocator = allocator.clone();
-                    return Ok(Self {
-                        start,
-                        len,
-                        owner: Owner::Custom {
-                            allocator,
-                            what,
-                            process: ProcessId::current(),
-                        },
-                    });
-                }
+                Allocated::At(start) => return Ok(Self::of_allocator(start, len, allocator, what)),
                 Allocated::UseDefault => {}
                 Allocated::Failed => return Err(Errno(libc::ENOMEM)),
             }
+        } else if let Some(allocator) = &source.context {
+            let len = size
+                .checked_next_multiple_of(page_size())
+                .ok_or(Errno(libc::ENOMEM))?;
+            let Allocated::At(start) = allocator.alloc(len, CONTEXT_ALIGNMENT, what) else {
+                return Err(Errno(libc::ENOMEM));
+            };
+            // SAFETY: as many bytes by the trait's contract, new and nobody else's.
+            unsafe { start.write_bytes(0, len) };
+            return Ok(Self::of_allocator(start, len, allocator, what));
         }
         if source.allocation != Allocation::Anonymous {
             match pool.take(size) {
@@ -154,6 +176,23 @@ impl QueueBuffer {
             len: pages.len(),
             owner: Owner::Pages(pages),
         })
+    }
+
+    fn of_allocator(
+        start: NonNull<u8>,
+        len: usize,
+        allocator: &Arc<dyn Allocator>,
+        what: ResourceType,
+    ) -> Self {
+        Self {
+            start,
+            len,
+            owner: Owner::Custom {
+                allocator: allocator.clone(),
+                what,
+                process: ProcessId::current(),
+            },
+        }
     }
 
     /// No memory, of a queue that has no entries.
@@ -309,6 +348,7 @@ mod tests {
     use std::alloc::Layout;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use super::super::dbrec::RecordPool;
     use super::*;
 
     #[test]
@@ -329,6 +369,7 @@ mod tests {
         let pool = Arc::<HugePool>::default();
         let source = |allocation| Source {
             custom: None,
+            context: None,
             allocation,
         };
         let make =
@@ -405,6 +446,7 @@ mod tests {
         let heap = Arc::new(Heap::default());
         let source = Source {
             custom: Some(heap.clone()),
+            context: Some(Arc::new(Pieces::default())),
             allocation: Allocation::Anonymous,
         };
         let pool = Arc::default();
@@ -418,5 +460,84 @@ mod tests {
         assert_eq!(heap.0.load(Ordering::Relaxed), 0);
         assert!(!make(ResourceType::CQ).unwrap().is_custom());
         assert_eq!(make(ResourceType::SRQ).unwrap_err(), Errno(libc::ENOMEM));
+    }
+
+    /// Gives pieces of pages, dirty, up to 64 KiB each.
+    #[derive(Debug, Default)]
+    struct Pieces(Mutex<Vec<(usize, Pages)>>);
+
+    /// Where in a page they begin.
+    const PIECE: usize = 64;
+
+    // SAFETY: memory of a mapping that stays until it is freed.
+    unsafe impl Allocator for Pieces {
+        fn alloc(&self, size: usize, alignment: usize, _: ResourceType) -> Allocated {
+            assert_eq!(alignment, PIECE);
+            if size > 1 << 16 {
+                return Allocated::Failed;
+            }
+            let pages = Pages::new(size + PIECE).unwrap();
+            // SAFETY: within the mapping, which is longer.
+            let start = unsafe { pages.start().add(PIECE) };
+            // SAFETY: as many bytes of the mapping, which nobody else knows.
+            unsafe { start.write_bytes(0xee, size) };
+            self.0.lock().unwrap().push((size, pages));
+            Allocated::At(start)
+        }
+
+        unsafe fn free(&self, memory: NonNull<u8>, _: ResourceType) {
+            let start = memory.addr().get() - PIECE;
+            let mut given = self.0.lock().unwrap();
+            given.retain(|(_, pages)| pages.start().addr().get() != start);
+        }
+    }
+
+    #[test]
+    fn a_contexts_allocator_gives_whole_pages_that_become_zero() {
+        let pieces = Arc::new(Pieces::default());
+        let context = ContextAllocator::default();
+        assert!(context.get().is_none());
+        context.set(Some(pieces.clone()));
+        let source = Source {
+            context: context.get(),
+            ..Source::default()
+        };
+        let pool = Arc::default();
+        let make = |size| QueueBuffer::new(size, ResourceType::CQ, page_size(), &source, &pool);
+        let buffer = make(page_size() + 1).unwrap();
+        assert_eq!(buffer.len(), 2 * page_size());
+        assert_eq!(buffer.address() as usize % page_size(), PIECE);
+        assert_eq!(pieces.0.lock().unwrap()[0].0, 2 * page_size());
+        for at in 0..buffer.len() {
+            // SAFETY: within the buffer.
+            let byte = unsafe { buffer.start().add(at) };
+            // SAFETY: it is ours, and no device knows it.
+            assert_eq!(unsafe { byte.read() }, 0);
+        }
+        assert_eq!(make(1 << 17).unwrap_err(), Errno(libc::ENOMEM));
+        // What it gave goes back to it, whatever is set by then.
+        context.set(None);
+        drop(buffer);
+        assert!(pieces.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn records_of_a_contexts_allocator_are_found_again() {
+        let pieces = Arc::new(Pieces::default());
+        let context = Arc::new(ContextAllocator::default());
+        context.set(Some(pieces.clone()));
+        let pool = Arc::new(RecordPool::new(64, context));
+        let records: Vec<_> = (0..page_size() / 64 + 1)
+            .map(|_| pool.take(None).unwrap())
+            .collect();
+        // The first page's last record is on the page after the one that it begins in.
+        let pages: std::collections::HashSet<_> = records
+            .iter()
+            .map(|record| record.address() as usize / page_size())
+            .collect();
+        assert_eq!(pages.len(), 3);
+        assert_eq!(pieces.0.lock().unwrap().len(), 2);
+        drop(records);
+        assert!(pieces.0.lock().unwrap().is_empty());
     }
 }

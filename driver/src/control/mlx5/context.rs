@@ -13,7 +13,7 @@ use uverbs_abi::udata::mlx5::{
 use uverbs_abi::write::device::ExQueryDeviceResp;
 
 use super::av::Wire;
-use super::buffer::{HugePool, Source};
+use super::buffer::{Allocator, ContextAllocator, HugePool, Source};
 use super::dbrec::RecordPool;
 use super::entry::Numbers;
 use super::environment::{Environment, QueueKind as Setting, UAR_SIZE};
@@ -113,6 +113,7 @@ pub struct Mlx5Context {
     devx: bool,
     ports: Vec<Port>,
     uars: Arc<Uars>,
+    allocator: Arc<ContextAllocator>,
     records: Arc<RecordPool>,
     huge: Arc<HugePool>,
     indices: Arc<UserIndices>,
@@ -211,8 +212,13 @@ impl Mlx5Context {
                 Box::new(source),
             )?
         };
+        let allocator = Arc::<ContextAllocator>::default();
         let context = Self {
-            records: Arc::new(RecordPool::new(limits.cache_line_size as usize)),
+            records: Arc::new(RecordPool::new(
+                limits.cache_line_size as usize,
+                allocator.clone(),
+            )),
+            allocator,
             huge: Arc::default(),
             indices: Arc::default(),
             numbers: Numbers::default(),
@@ -293,6 +299,12 @@ impl Mlx5Context {
         &self.error_log
     }
 
+    /// Memory of queues and doorbell records that are made from now on comes from here, but for queues with an allocator
+    /// of their own; `None` for the process' own pages again.
+    pub fn set_allocator(&self, allocator: Option<Arc<dyn Allocator>>) {
+        self.allocator.set(allocator);
+    }
+
     pub(super) fn records(&self) -> &Arc<RecordPool> {
         &self.records
     }
@@ -315,13 +327,10 @@ impl Mlx5Context {
     }
 
     /// Where the memory of a queue comes from.
-    pub(super) fn source(
-        &self,
-        custom: Option<&Arc<dyn super::buffer::Allocator>>,
-        setting: Setting,
-    ) -> Source {
+    pub(super) fn source(&self, custom: Option<&Arc<dyn Allocator>>, setting: Setting) -> Source {
         Source {
             custom: custom.cloned(),
+            context: self.allocator.get(),
             allocation: self.environment.allocation(setting),
         }
     }

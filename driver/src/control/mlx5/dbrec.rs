@@ -7,9 +7,11 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::buffer::{Allocated, Allocator, ResourceType};
+use super::buffer::{
+    Allocated, Allocator, ContextAllocator, HugePool, QueueBuffer, ResourceType, Source,
+};
 use crate::sys::errno::Errno;
-use crate::sys::pages::{Pages, page_size};
+use crate::sys::pages::page_size;
 use crate::sys::process::ProcessId;
 
 /// Bytes of a record.
@@ -21,11 +23,13 @@ pub struct RecordPool {
     /// Bytes from one record to the next.
     stride: usize,
     pages: Mutex<Vec<Page>>,
+    /// Where pages come from, if the program set one.
+    allocator: Arc<ContextAllocator>,
 }
 
 #[derive(Debug)]
 struct Page {
-    memory: Pages,
+    memory: QueueBuffer,
     /// A bit for each free record.
     free: Box<[u64]>,
     used: usize,
@@ -51,8 +55,9 @@ unsafe impl Send for DoorbellRecord {}
 unsafe impl Sync for DoorbellRecord {}
 
 impl RecordPool {
-    /// A pool whose records are `cache_line` bytes apart, as far as that makes sense in a page.
-    pub fn new(cache_line: usize) -> Self {
+    /// A pool whose records are `cache_line` bytes apart, as far as that makes sense in a page. New pages come from the
+    /// context's allocator if there is one.
+    pub fn new(cache_line: usize, allocator: Arc<ContextAllocator>) -> Self {
         let stride = cache_line
             .clamp(RECORD, page_size())
             .checked_next_power_of_two()
@@ -60,6 +65,7 @@ impl RecordPool {
         Self {
             stride,
             pages: Mutex::default(),
+            allocator,
         }
     }
 
@@ -85,7 +91,7 @@ impl RecordPool {
         let page = match pages.iter().position(|page| page.used < per_page) {
             Some(index) => &mut pages[index],
             None => {
-                pages.push(Page::new(per_page)?);
+                pages.push(Page::new(per_page, self.allocator.get())?);
                 pages.last_mut().expect("just pushed")
             }
         };
@@ -103,14 +109,16 @@ impl RecordPool {
     fn give_back(&self, record: NonNull<u32>) {
         let address = record.addr().get();
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = address & !(page_size() - 1);
-        let Some(at) = pages
-            .iter()
-            .position(|page| page.memory.start().addr().get() == start)
-        else {
+        // A program's memory need not start at a page.
+        let within = |page: &Page| {
+            let offset = address.checked_sub(page.memory.start().addr().get())?;
+            (offset < page_size()).then_some(offset)
+        };
+        let mut found = pages.iter().enumerate();
+        let Some((at, offset)) = found.find_map(|(at, page)| Some((at, within(page)?))) else {
             return;
         };
-        pages[at].give_back((address - start) / self.stride);
+        pages[at].give_back(offset / self.stride);
         if pages[at].used == 0 {
             pages.swap_remove(at);
         }
@@ -118,15 +126,25 @@ impl RecordPool {
 }
 
 impl Page {
-    fn new(records: usize) -> Result<Self, Errno> {
+    fn new(records: usize, allocator: Option<Arc<dyn Allocator>>) -> Result<Self, Errno> {
         let mut free = vec![u64::MAX; records.div_ceil(64)].into_boxed_slice();
         if let Some(last) = free.last_mut()
             && !records.is_multiple_of(64)
         {
             *last = (1 << (records % 64)) - 1;
         }
+        let source = Source {
+            context: allocator,
+            ..Source::default()
+        };
         Ok(Self {
-            memory: Pages::new(page_size())?,
+            memory: QueueBuffer::new(
+                page_size(),
+                ResourceType::DBR,
+                page_size(),
+                &source,
+                &Arc::<HugePool>::default(),
+            )?,
             free,
             used: 0,
         })
@@ -189,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_record_has_its_own_line_and_pages_come_and_go() {
-        let pool = Arc::new(RecordPool::new(64));
+        let pool = Arc::new(RecordPool::new(64, Arc::default()));
         let per_page = page_size() / 64;
         let mut records: Vec<_> = (0..per_page * 2 + 1)
             .map(|_| pool.take(None).unwrap())
@@ -215,7 +233,7 @@ mod tests {
     #[test]
     fn strange_cache_lines_still_give_records() {
         for line in [0, 1, 48, 128, 4096, 1 << 30, usize::MAX] {
-            let pool = Arc::new(RecordPool::new(line));
+            let pool = Arc::new(RecordPool::new(line, Arc::default()));
             let two = [pool.take(None).unwrap(), pool.take(None).unwrap()];
             let apart = two[0].address().abs_diff(two[1].address());
             assert!(apart >= RECORD as u64, "{line}");

@@ -22,6 +22,11 @@ impl Caps {
         Some(Self(output))
     }
 
+    /// The capability itself, for the layouts of `wqe_format`.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0[HEAD..]
+    }
+
     /// A field of up to 8 bits, by its first bit within the capability as `mlx5_ifc.h` counts them.
     pub(crate) fn bits(&self, first: usize, width: usize) -> u8 {
         (first..first + width).fold(0, |value, bit| {
@@ -32,5 +37,10 @@ impl Caps {
 
     pub(crate) fn has(&self, bit: usize) -> bool {
         self.bits(bit, 1) != 0
+    }
+
+    /// Of general capabilities: whether the firmware has objects of a kind (`general_obj_types`, a mask of 64 bits).
+    pub(crate) fn has_object(&self, kind: u16) -> bool {
+        self.has(0x400 + 63 - usize::from(kind))
     }
 }

@@ -1,7 +1,7 @@
 //! Devices: whether they are ours, opening, and what they can do.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ffi::{c_char, c_int, c_void};
+use std::{ptr, slice};
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5_control::response::CqeVersion;
@@ -384,5 +384,24 @@ unsafe extern "C" fn _mlx5dv_query_port(
         // SAFETY: as above; the rest of them.
         unsafe { ptr::write_bytes(info.cast::<u8>().wrapping_add(room), 0, len - room) };
         Ok(())
+    })
+}
+
+/// Where in sysfs the device's own path to memory is (release 56).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mlx5dv_get_data_direct_sysfs_path(
+    context: *mut ibv_context,
+    path: *mut c_char,
+    len: usize,
+) -> c_int {
+    control("mlx5dv_get_data_direct_sysfs_path", || {
+        // SAFETY: an open context by the verb's contract.
+        let device = unsafe { ours(context) }?;
+        if path.is_null() {
+            return Err(Errno(libc::EINVAL));
+        }
+        // SAFETY: the caller's memory, of that length, which it does not use meanwhile.
+        let path = unsafe { slice::from_raw_parts_mut(path.cast::<u8>(), len) };
+        device.context().uctx().data_direct_path(path)
     })
 }

@@ -10,15 +10,20 @@ use crate::abi::objects::{ibv_context, ibv_device};
 use crate::context::family;
 use crate::mlx5::{DEVICE_OPS, Mlx5};
 
+mod address;
+mod allocator;
 mod caps;
+mod change;
 mod device;
 mod devx;
 pub(crate) mod flow;
+mod lag;
 mod memory;
 pub(crate) mod mkey;
 pub(crate) mod numbers;
 mod objects;
 mod qp;
+mod sched;
 mod state;
 mod unsupported;
 

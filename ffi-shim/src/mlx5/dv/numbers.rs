@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
+use oxverbs::ffi_core::refusal::reason;
 use oxverbs::ffi_core::uverbs_abi::handle::mlx5::DevxObj;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::Opcode;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::bits;
@@ -19,10 +20,8 @@ use super::{EOPNOTSUPP, ours};
 use crate::abi::objects::ibv_context;
 use crate::door::control;
 
-/// Kind of the firmware's object (rdma-core's providers/mlx5/mlx5_ifc.h, `MLX5_OBJ_TYPE_RESERVED_QPN`), and where general
-/// capabilities say that there are such (`general_obj_types`, a mask of 64 bits).
+/// Kind of the firmware's object (rdma-core's providers/mlx5/mlx5_ifc.h, `MLX5_OBJ_TYPE_RESERVED_QPN`).
 const KIND: u16 = 0x2c;
-const KINDS: usize = 0x400;
 /// In the second page of capabilities (same place): how many numbers an object has, as a logarithm
 /// (`log_reserved_qpn_granularity`).
 const GRANULARITY: (usize, usize) = (0x93, 5);
@@ -50,7 +49,7 @@ struct Range {
 /// What the firmware's objects hold, as a logarithm; none if it has none.
 fn granularity(uctx: &Uctx) -> Option<u8> {
     let general = Caps::of(uctx, CapType::GENERAL)?;
-    general.has(KINDS + 63 - usize::from(KIND)).then(|| {
+    general.has_object(KIND).then(|| {
         Caps::of(uctx, CapType::GENERAL_2).map_or(0, |caps| caps.bits(GRANULARITY.0, GRANULARITY.1))
     })
 }
@@ -82,7 +81,9 @@ impl Reserved {
             .is_none_or(|range| range.given == range.length)
         {
             let mut output = GeneralObjOutCmdHdr::zeroed().into_inner();
-            let object = uctx.devx_obj_create(&command(log), &mut output)?;
+            let object = uctx
+                .devx_obj_create(&command(log), &mut output)
+                .map_err(|errno| reason(errno, &output))?;
             ranges.push(Range {
                 object,
                 first: bits::get(&output, 0x40, 0x20) as u32,

@@ -55,7 +55,6 @@ refused! {
     mlx5dv_crypto_login_query
     mlx5dv_crypto_login_query_state
     mlx5dv_crypto_logout
-    mlx5dv_dci_stream_id_reset
     mlx5dv_dek_destroy
     mlx5dv_dek_query
     mlx5dv_devx_destroy_eq
@@ -78,17 +77,6 @@ refused! {
     mlx5dv_dump_dr_matcher
     mlx5dv_dump_dr_rule
     mlx5dv_dump_dr_table
-    mlx5dv_get_data_direct_sysfs_path
-    mlx5dv_map_ah_to_qp
-    mlx5dv_modify_qp_lag_port
-    mlx5dv_modify_qp_sched_elem
-    mlx5dv_qp_cancel_posted_send_wrs
-    mlx5dv_query_qp_lag_port
-    mlx5dv_sched_leaf_destroy
-    mlx5dv_sched_leaf_modify
-    mlx5dv_sched_node_destroy
-    mlx5dv_sched_node_modify
-    mlx5dv_set_context_attr
     mlx5dv_var_export
     mlx5dv_vfio_get_events_fd
     mlx5dv_vfio_process_events
@@ -125,8 +113,6 @@ nothing! {
     mlx5dv_dr_rule_create
     mlx5dv_dr_table_create
     mlx5dv_get_vfio_device_list
-    mlx5dv_sched_leaf_create
-    mlx5dv_sched_node_create
     mlx5dv_var_import
 }
 

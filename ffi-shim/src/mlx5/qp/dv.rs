@@ -10,10 +10,14 @@ use oxverbs::ffi_core::mlx5::{
 use oxverbs::ffi_core::mlx5_control::geometry::DeviceOps;
 use oxverbs::ffi_core::mlx5_control::placement::QpPlacement;
 use oxverbs::ffi_core::mlx5_control::special::DctRequest;
+use oxverbs::ffi_core::refusal::reason;
+use oxverbs::ffi_core::uverbs_abi::handle::mlx5::Any;
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{CreateQpFlags, DciStreams};
+use oxverbs::ffi_core::wqe_format::mlx5::firmware::Opcode;
+use oxverbs::ffi_core::wqe_format::mlx5::firmware::qp::{QueryQpIn, QueryQpOut};
 
 use super::post::address;
-use super::{Object, Qp, Send, Special, attr, bare, create_any, of};
+use super::{Object, Qp, Send, Special, attr, bare, create_any, of, qp_type};
 use crate::abi::attr::ibv_qp_init_attr_ex;
 use crate::abi::dv::{
     mlx5dv_mkey, mlx5dv_mkey_conf_attr, mlx5dv_mr_interleaved, mlx5dv_qp_ex, mlx5dv_qp_init_attr,
@@ -22,7 +26,7 @@ use crate::abi::objects::{ibv_ah, ibv_context, ibv_qp, ibv_qp_ex};
 use crate::abi::work::ibv_sge;
 use crate::common::memory::of_pd;
 use crate::common::{as_sges, slice};
-use crate::context::family;
+use crate::context::{family, uctx};
 use crate::mlx5::dv::mkey::entries_of;
 use crate::mlx5::{Mlx5, cq, domain, srq};
 use oxverbs::ffi_core::wqe_format::rxe::Sge;
@@ -86,9 +90,9 @@ fn qp_of(view: *mut mlx5dv_qp_ex) -> *mut ibv_qp_ex {
 /// # Safety
 ///
 /// A queue pair of ours (C1).
-pub(crate) unsafe fn placement(qp: *mut ibv_qp) -> Result<QpPlacement, Errno> {
+pub(crate) unsafe fn placement(qp: *const ibv_qp) -> Result<QpPlacement, Errno> {
     // SAFETY: the caller's promise.
-    match &*unsafe { of(qp) }.object() {
+    match &*unsafe { of(qp.cast_mut()) }.object() {
         Object::Queues(object) => Ok(*object.placement()),
         Object::Spreads(object) => Ok(QpPlacement {
             answer: *object.answer(),
@@ -96,6 +100,47 @@ pub(crate) unsafe fn placement(qp: *mut ibv_qp) -> Result<QpPlacement, Errno> {
         }),
         _ => Err(Errno(libc::EINVAL)),
     }
+}
+
+/// Whether a queue pair of mlx5's own kind initiates dynamic connections, and is not a target of them.
+///
+/// # Safety
+///
+/// A queue pair of ours (C1).
+pub(crate) unsafe fn is_initiator(qp: *const ibv_qp) -> bool {
+    // SAFETY: the caller's promise.
+    matches!(&*unsafe { of(qp.cast_mut()) }.object(), Object::Queues(_))
+}
+
+/// `MLX5_QPC_STATE_SQDRAINED` (rdma-core's providers/mlx5/mlx5_ifc.h).
+const DRAINED: u8 = 5;
+
+/// Cancels what a drained queue pair has not begun of this number; says how many.
+///
+/// # Safety
+///
+/// The view of a queue pair of ours (C1).
+pub(crate) unsafe fn cancel(view: *mut mlx5dv_qp_ex, wr_id: u64) -> Result<u32, Errno> {
+    let qp = qp_of(view).cast::<ibv_qp>();
+    // SAFETY: the caller's promise.
+    let send = unsafe { of(qp) }.send.as_ref();
+    let send = send.ok_or(Errno(libc::EINVAL))?;
+    // SAFETY: the caller's promise.
+    let base = unsafe { &*qp };
+    // SAFETY: its context is open.
+    let uctx = unsafe { uctx(base.context) }?;
+    let mut send = send.lock();
+    let mut input = QueryQpIn::zeroed();
+    input.set_opcode(Opcode::QUERY_QP.0).set_qpn(base.qp_num);
+    let mut output = QueryQpOut::zeroed();
+    uctx.devx_obj_query(Any(base.handle), input.as_bytes(), output.as_bytes_mut())
+        .map_err(|errno| reason(errno, output.as_bytes()))?;
+    if output.qpc().state() != DRAINED {
+        return Err(Errno(libc::EINVAL));
+    }
+    let next = output.qpc().hw_sq_wqebb_counter();
+    // SAFETY: the device said that it is drained; it goes on when a program says so, which must not be at the same time.
+    Ok(unsafe { send.queue.cancel(next, wr_id) })
 }
 
 /// A firmware command of the program's changed the state; the queues are told what a verb would have told them.
@@ -152,8 +197,6 @@ mod flag {
     pub(super) const OOO_DP: u32 = 1 << 7;
 }
 
-/// `IBV_QPT_DRIVER`.
-const QPT_DRIVER: c_uint = 0xff;
 /// `enum mlx5dv_dc_type`.
 const DCT: c_uint = 1;
 const DCI: c_uint = 2;
@@ -188,12 +231,10 @@ fn driver_flags(asked: u32) -> Result<(CreateQpFlags, bool), Errno> {
 }
 
 /// Operations that a kind of queue pair can have.
-fn check_ops(qp_type: c_uint, ops: u64) -> Result<(), Errno> {
-    /// `IBV_QPT_RC`.
-    const RC: c_uint = 2;
+fn check_ops(kind: c_uint, ops: u64) -> Result<(), Errno> {
     let keys = DeviceOps::MR_INTERLEAVED.0 | DeviceOps::MR_LIST.0 | DeviceOps::MKEY_CONFIGURE.0;
-    let can = match qp_type {
-        RC => keys | DeviceOps::RAW_WQE.0,
+    let can = match kind {
+        qp_type::RC => keys | DeviceOps::RAW_WQE.0,
         _ => DeviceOps::RAW_WQE.0,
     };
     // Copying needs a region of the domain for its state, which is not made.
@@ -219,7 +260,7 @@ pub(crate) unsafe fn create_dv(
         return create_any(context, init, &Special::default());
     };
     let has = |bit| dv.comp_mask & bit != 0;
-    let driver = init.qp_type == QPT_DRIVER;
+    let driver = init.qp_type == qp_type::DRIVER;
     if dv.comp_mask & !mask::ALL != 0 || has(mask::DC) != driver {
         return Err(Errno(libc::EINVAL));
     }

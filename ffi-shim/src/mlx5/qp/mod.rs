@@ -111,13 +111,15 @@ unsafe fn of<'a, T>(qp: *mut T) -> &'a Qp {
 }
 
 /// `enum ibv_qp_type`.
-mod qp_type {
-    pub(super) const RC: u32 = 2;
-    pub(super) const UC: u32 = 3;
-    pub(super) const UD: u32 = 4;
-    pub(super) const RAW_PACKET: u32 = 8;
-    pub(super) const XRC_SEND: u32 = 9;
-    pub(super) const XRC_RECV: u32 = 10;
+pub(crate) mod qp_type {
+    pub(crate) const RC: u32 = 2;
+    pub(crate) const UC: u32 = 3;
+    pub(crate) const UD: u32 = 4;
+    pub(crate) const RAW_PACKET: u32 = 8;
+    pub(crate) const XRC_SEND: u32 = 9;
+    pub(crate) const XRC_RECV: u32 = 10;
+    #[cfg(feature = "drop-in")]
+    pub(crate) const DRIVER: u32 = 0xff;
 }
 
 /// `enum ibv_qp_init_attr_mask`.

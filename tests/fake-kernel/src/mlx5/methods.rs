@@ -37,6 +37,8 @@ pub(crate) fn run(st: &mut State, fd: RawFd, call: &Call<'_>) -> Option<Result<(
         (OBJECT_UAR, 1) => destroy_uar(st, fd, call),
         (OBJECT_PD, 0) => query_pd(st, fd, call),
         (OBJECT_DEVX, 0) => super::firmware::other(st, call),
+        (OBJECT_DEVX_OBJ, 0) => made_by_firmware(st, fd, call),
+        (OBJECT_DEVX_OBJ, 2) => modified_by_firmware(st, fd, call),
         (OBJECT_DEVX_OBJ, 3) => match super::firmware::query(st, fd, call) {
             Some(done) => done,
             None => super::others::run(st, fd, call),
@@ -78,6 +80,20 @@ pub(crate) fn answer_context(st: &mut State, fd: RawFd, call: &Call<'_>) -> Resu
     let room = call.room(CONTEXT_ANSWER).unwrap_or(0);
     let bytes = answer.as_bytes();
     call.put_bytes(CONTEXT_ANSWER, &bytes[..room.min(bytes.len())])
+}
+
+/// `MLX5_IB_METHOD_DEVX_OBJ_CREATE`: handle, command in, command out.
+fn made_by_firmware(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
+    super::firmware::refuse(&st.config.mlx5, call, DRIVER + 2)?;
+    super::others::run(st, fd, call)?;
+    super::firmware::numbers(st, fd, call)
+}
+
+/// `MLX5_IB_METHOD_DEVX_OBJ_MODIFY`: handle, command in, command out.
+fn modified_by_firmware(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), Errno> {
+    super::firmware::refuse(&st.config.mlx5, call, DRIVER + 2)?;
+    super::others::run(st, fd, call)?;
+    super::firmware::modified(st, fd, call)
 }
 
 /// `MLX5_IB_METHOD_PD_QUERY`: handle in, number out.

@@ -18,6 +18,7 @@ pub(crate) mod work_queue;
 pub(crate) struct DeviceState {
     next_uar: u32,
     next_dm_page: u32,
+    next_firmware_object: u32,
 }
 
 impl Default for DeviceState {
@@ -26,6 +27,7 @@ impl Default for DeviceState {
         Self {
             next_uar: 8,
             next_dm_page: 0,
+            next_firmware_object: 0,
         }
     }
 }
@@ -36,6 +38,12 @@ impl DeviceState {
         let page = self.next_dm_page;
         self.next_dm_page += n;
         page
+    }
+
+    /// A number for an object that a firmware command makes.
+    pub(crate) fn next_firmware_object(&mut self) -> u32 {
+        self.next_firmware_object += 1;
+        self.next_firmware_object
     }
 
     /// A number for a doorbell page.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use wqe_format::mlx5::firmware::{Delivery, Opcode, Status};
 
+use crate::control::refusal::errno_of;
 use crate::sys::errno::Errno;
 
 /// A firmware command that failed.
@@ -55,28 +56,14 @@ impl CommandError {
         }
     }
 
-    /// The errno that the kernel's verbs give for the same failure (`drivers/net/ethernet/mellanox/mlx5/core/cmd.c`,
-    /// `cmd_status_to_err`).
+    /// The errno that the kernel's verbs give for the same failure.
     pub fn errno(&self) -> Errno {
-        Errno(match self.cause {
-            CommandCause::Refused => match self.status {
-                Status::RES_BUSY => libc::EBUSY,
-                Status::LIM_ERR => libc::ENOMEM,
-                Status::NO_RES_ERR | Status::NOT_READY => libc::EAGAIN,
-                Status::BAD_OP_ERR
-                | Status::BAD_PARAM_ERR
-                | Status::BAD_RES_ERR
-                | Status::BAD_RES_STATE_ERR
-                | Status::IX_ERR
-                | Status::BAD_QP_STATE_ERR
-                | Status::BAD_PKT_ERR
-                | Status::BAD_SIZE_OUTS_CQES_ERR => libc::EINVAL,
-                _ => libc::EIO,
-            },
-            CommandCause::NotDelivered(_) | CommandCause::DeviceFailed => libc::EIO,
-            CommandCause::TimedOut => libc::ETIMEDOUT,
-            CommandCause::Process(errno) => errno.0,
-        })
+        match self.cause {
+            CommandCause::Refused => errno_of(self.status),
+            CommandCause::NotDelivered(_) | CommandCause::DeviceFailed => Errno(libc::EIO),
+            CommandCause::TimedOut => Errno(libc::ETIMEDOUT),
+            CommandCause::Process(errno) => errno,
+        }
     }
 
     /// The errno for who sent the command himself and looks at its output: `EREMOTEIO` for a refusal, as from the kernel.

@@ -92,6 +92,8 @@ pub(crate) struct Progress {
     pub(crate) wait: Option<Wait>,
     /// What a program that asks is told: drained, before this basic block.
     pub(crate) drained: Option<u16>,
+    /// Of a bond.
+    pub(crate) port: Option<u8>,
 }
 
 /// Why a send queue stands still.
@@ -188,6 +190,20 @@ impl QueuePair {
     /// From now on the device says that the send queue is drained (SQD), with this basic block as the next.
     pub fn drain(&self, next: Option<u16>) {
         self.progress().drained = next;
+    }
+
+    /// Basic blocks that the device took.
+    pub(crate) fn sent(&self) -> u16 {
+        self.progress().sent
+    }
+
+    /// The port of a bond that it sends through: the first, until it is told.
+    pub(crate) fn port(&self) -> u8 {
+        self.progress().port.unwrap_or(1)
+    }
+
+    pub(crate) fn set_port(&self, port: u8) {
+        self.progress().port = Some(port);
     }
 
     pub(crate) fn drained(&self) -> Option<u16> {
