@@ -294,6 +294,10 @@ fn show(official: &Records, ours: &Records, verdict: &Verdict) {
             "CONTROL FAILED: official does not pass what it passed before",
             &verdict.control_failures,
         ),
+        (
+            "passed by official, and declined by ours on purpose",
+            &verdict.declined,
+        ),
         ("REGRESSIONS", &verdict.regressions),
     ] {
         if !names.is_empty() {

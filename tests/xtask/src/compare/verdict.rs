@@ -102,6 +102,24 @@ impl Record {
 /// Records of all tests under one provider.
 pub(crate) type Records = BTreeMap<String, Record>;
 
+/// Tests of interfaces that ours has the names of and no more: how their names begin, and where that is said.
+const DECLINED: &[(&str, &str)] = &[(
+    "tests.test_mlx5_dr.",
+    "software steering answers EOPNOTSUPP, docs/mlx5dv.md",
+)];
+
+/// Why ours need not pass a test: it is one of [`DECLINED`], and each run was skipped because of that answer.
+fn declined(name: &str, ours: &Record) -> Option<&'static str> {
+    let says_so = |run: &Run| {
+        run.result == Outcome::Skipped && run.detail.contains("Operation not supported")
+    };
+    if ours.runs.is_empty() || !ours.runs.iter().all(says_so) {
+        return None;
+    }
+    let (_, why) = DECLINED.iter().find(|(begin, _)| name.starts_with(begin))?;
+    Some(why)
+}
+
 /// What the comparison says.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Verdict {
@@ -109,6 +127,8 @@ pub(crate) struct Verdict {
     pub(crate) ours_passed: usize,
     /// Official passes, ours does not.
     pub(crate) regressions: Vec<String>,
+    /// The same where ours says on purpose that it has not got what the test is about ([`DECLINED`]).
+    pub(crate) declined: Vec<String>,
     /// Ours passes, official does not.
     pub(crate) gains: Vec<String>,
     /// Passed in one run and not in another, with the side it happened on.
@@ -128,8 +148,10 @@ impl Verdict {
             let ours_passed = ours.get(name).is_some_and(Record::passed);
             if record.passed() {
                 verdict.official_passed += 1;
-                if !ours_passed {
-                    verdict.regressions.push(name.clone());
+                match ours.get(name).and_then(|record| declined(name, record)) {
+                    _ if ours_passed => {}
+                    Some(why) => verdict.declined.push(format!("{name} ({why})")),
+                    None => verdict.regressions.push(name.clone()),
                 }
                 if !control.get(name).is_some_and(Record::passed) {
                     verdict.control_failures.push(name.clone());
@@ -262,6 +284,34 @@ mod tests {
         assert!(!verdict.is_good());
         // Nothing passed at all.
         assert!(!Verdict::of(&Records::new(), &Records::new(), &Records::new()).is_good());
+    }
+
+    #[test]
+    fn what_ours_declines_is_named_and_nothing_else() {
+        let name = "tests.test_mlx5_dr.Mlx5DrTest.test_root_tbl_qp_rule";
+        let official = records(&[(name, &[Passed])]);
+        let said = |outcome, detail: &str, name: &str| {
+            let mut record = record(&[outcome, outcome]);
+            for run in &mut record.runs {
+                detail.clone_into(&mut run.detail);
+            }
+            Records::from([(name.to_owned(), record)])
+        };
+        let not_supported = "Operation not supported (Errno: 95, Operation not supported)";
+        let verdict = Verdict::of(&official, &official, &said(Skipped, not_supported, name));
+        assert!(verdict.is_good() && verdict.declined.len() == 1);
+        for ours in [
+            said(Error, not_supported, name),
+            said(Skipped, "Must be run by root", name),
+            Records::new(),
+        ] {
+            let verdict = Verdict::of(&official, &official, &ours);
+            assert!(!verdict.is_good() && verdict.declined.is_empty());
+        }
+        let other = "tests.test_qp.QPTest.test_query_rc_qp";
+        let official = records(&[(other, &[Passed])]);
+        let verdict = Verdict::of(&official, &official, &said(Skipped, not_supported, other));
+        assert_eq!(verdict.regressions, [other]);
     }
 
     #[test]
