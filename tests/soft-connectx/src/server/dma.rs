@@ -75,12 +75,18 @@ impl Dma {
         Ok(())
     }
 
-    /// Forgets the maps inside a range.
+    /// Forgets the maps inside a range. Behind an IOMMU a large range is a map for each page, and they go one by one, so only
+    /// those of the range are looked at.
     pub(super) fn unmap(&self, address: u64, size: u64) {
         let last = address.saturating_add(size);
         let mut maps = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        maps.ranges
-            .retain(|&start, map| start < address || start.saturating_add(map.size) > last);
+        let inside = |start: u64, map: &Map| start.saturating_add(map.size) <= last;
+        let gone = maps.ranges.range(address..last);
+        let gone = gone.filter(|(start, map)| inside(**start, map));
+        let gone: Vec<u64> = gone.map(|(start, _)| *start).collect();
+        for start in gone {
+            maps.ranges.remove(&start);
+        }
         maps.files.retain(|_, region| region.strong_count() > 0);
     }
 
