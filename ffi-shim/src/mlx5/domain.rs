@@ -4,12 +4,18 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+#[cfg(feature = "drop-in")]
+use std::sync::{Mutex, PoisonError};
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5_control::buffer::{Allocated, Allocator, ResourceType};
 use oxverbs::ffi_core::mlx5_control::uar::ThreadRegister;
 use oxverbs::ffi_core::uverbs_abi::handle::Pd;
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::uverbs_abi::types::AccessFlags;
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::AllocPdResp;
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::{MrKeys, Uctx, UserMr};
 
 use crate::abi::domain::{
     ibv_parent_domain_init_attr, ibv_td, ibv_td_init_attr, pd_alloc, pd_free,
@@ -31,6 +37,86 @@ pub(crate) struct Domain {
     /// The device's number.
     #[cfg(feature = "drop-in")]
     number: u32,
+    /// Where the device keeps the state of copies.
+    #[cfg(feature = "drop-in")]
+    copy_state: Mutex<Option<CopyState>>,
+}
+
+/// Memory of ours that only the device uses, registered in a protection domain.
+#[cfg(feature = "drop-in")]
+#[derive(Debug)]
+struct CopyState {
+    memory: NonNull<Scratch>,
+    keys: MrKeys,
+}
+
+/// Its bytes and alignment (rdma-core `MLX5_OPAQUE_BUF_LEN`).
+#[cfg(feature = "drop-in")]
+#[repr(C, align(64))]
+#[derive(Debug)]
+struct Scratch([u8; 64]);
+
+// SAFETY: the memory belongs to the domain, not to a thread, and is freed once.
+#[cfg(feature = "drop-in")]
+unsafe impl std::marker::Send for CopyState {}
+
+#[cfg(feature = "drop-in")]
+impl CopyState {
+    fn new(uctx: &Uctx, pd: Pd) -> Result<Self, Errno> {
+        let memory = NonNull::from(Box::leak(Box::new(Scratch([0; 64]))));
+        let start = memory.as_ptr().expose_provenance() as u64;
+        let region = UserMr {
+            pd,
+            start,
+            length: size_of::<Scratch>() as u64,
+            hca_va: start,
+            access: AccessFlags::LOCAL_WRITE,
+        };
+        // SAFETY: memory of ours, to which there is no reference any more.
+        match unsafe { uctx.reg_mr(&region) } {
+            Ok(keys) => Ok(Self { memory, keys }),
+            Err(errno) => {
+                // SAFETY: just leaked, and unknown to the device.
+                drop(unsafe { Box::from_raw(memory.as_ptr()) });
+                Err(errno)
+            }
+        }
+    }
+
+    /// Takes it from the device; it stays if that fails.
+    fn free(kept: &mut Option<Self>, uctx: &Uctx) -> Result<(), Errno> {
+        let Some(state) = kept else {
+            return Ok(());
+        };
+        destroyed(uctx.dereg_mr(state.keys.handle))?;
+        // SAFETY: leaked by `new`, and gone for the device.
+        drop(unsafe { Box::from_raw(state.memory.as_ptr()) });
+        *kept = None;
+        Ok(())
+    }
+}
+
+/// Key and address of where the device may keep the state of copies, as long as the domain lives.
+///
+/// # Safety
+///
+/// A protection domain of an mlx5 device (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn copy_state(pd: *mut ibv_pd) -> Result<(u32, u64), Errno> {
+    // SAFETY: the caller's promise.
+    let mut of = unsafe { domain(pd) };
+    while let Some(parent) = &of.parent {
+        // SAFETY: alive: `of` is one of its users.
+        of = unsafe { &*parent.of };
+    }
+    // SAFETY: its context is open.
+    let uctx = unsafe { uctx(of.ibv.context) }?;
+    let mut kept = of.copy_state.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = match &mut *kept {
+        Some(state) => state,
+        none => none.insert(CopyState::new(uctx, Pd(of.ibv.handle))?),
+    };
+    Ok((state.keys.lkey, state.memory.as_ptr().addr() as u64))
 }
 
 #[derive(Debug)]
@@ -85,6 +171,18 @@ pub(crate) unsafe fn share(pd: *mut ibv_pd) -> Option<Share> {
     domain.parent.as_ref()?;
     domain.users.fetch_add(1, Ordering::Relaxed);
     Some(Share(pd.cast()))
+}
+
+/// Takes a share of a domain of whatever kind: what the device keeps in memory of the domain's stays with it.
+///
+/// # Safety
+///
+/// A protection domain of an mlx5 device (C1).
+#[cfg(feature = "drop-in")]
+pub(crate) unsafe fn hold(pd: *mut ibv_pd) -> Share {
+    // SAFETY: the caller's promise.
+    unsafe { domain(pd) }.users.fetch_add(1, Ordering::Relaxed);
+    Share(pd.cast())
 }
 
 /// Whether it is a parent domain.
@@ -149,6 +247,8 @@ fn new_pd(
         parent,
         #[cfg(feature = "drop-in")]
         number,
+        #[cfg(feature = "drop-in")]
+        copy_state: Mutex::default(),
     }))
 }
 
@@ -189,6 +289,14 @@ pub(crate) unsafe extern "C" fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
             None => {
                 // SAFETY: its context is open.
                 let uctx = unsafe { uctx(domain.ibv.context) }?;
+                #[cfg(feature = "drop-in")]
+                {
+                    let mut kept = domain
+                        .copy_state
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    CopyState::free(&mut kept, uctx)?;
+                }
                 destroyed(uctx.dealloc_pd(Pd(domain.ibv.handle)))?;
             }
         }

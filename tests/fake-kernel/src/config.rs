@@ -122,7 +122,7 @@ impl Config {
     /// From words as an environment variable holds them: `no-ioctl`, `no-invoke-write`, `no-ah-num`,
     /// `without=UVERBS_METHOD_…`, `devices=N`, separated by commas. For mlx5: `mlx5` itself, `link=ib` or
     /// `link=eth`, `tot-bfregs=N`, `cqe-version=0` or `1`, `min-inline=N`, `cache-line=N`, `no-bf`, `no-devx`,
-    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, `numbers`, `traffic`, `refuse=STATUS`, and `run` for devices that
+    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, `numbers`, `copy`, `traffic`, `refuse=STATUS`, and `run` for devices that
     /// execute what is posted.
     ///
     /// # Errors
@@ -140,6 +140,7 @@ impl Config {
                 None if word == "no-bf" => config.mlx5.has_blue_flame = false,
                 None if word == "no-devx" => config.mlx5.has_devx = false,
                 None if word == "numbers" => config.mlx5.has_numbers = true,
+                None if word == "copy" => config.mlx5.has_copy = true,
                 None if word == "traffic" => config.mlx5.has_traffic = true,
                 Some(("refuse", n)) if n.parse::<u8>().is_ok() => {
                     config.mlx5.refusal = n.parse().ok();

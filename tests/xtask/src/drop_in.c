@@ -164,18 +164,34 @@ static void queue_pairs(struct ibv_context *context, struct ibv_pd *pd, struct i
 	}
 }
 
-static int sending(struct ibv_qp *qp)
+/* To INIT: the attributes that this kind of queue pair has to have. */
+static int initial(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	int mask = IBV_QP_STATE | IBV_QP_PORT;
+	if (qp->qp_type != IBV_QPT_RAW_PACKET)
+		mask |= IBV_QP_PKEY_INDEX;
+	if (qp->qp_type == IBV_QPT_UD)
+		mask |= IBV_QP_QKEY;
+	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC || qp->qp_type == IBV_QPT_XRC_SEND)
+		mask |= IBV_QP_ACCESS_FLAGS;
+	return ibv_modify_qp(qp, &init, mask);
+}
+
+static int sending(struct ibv_qp *qp)
+{
 	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
 		.ah_attr = { .dlid = 1, .port_num = 1, .is_global = 1, .grh = { .hop_limit = 1 } } };
 	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS };
-	int path = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-	int rc = qp->qp_type == IBV_QPT_RC;
-	return ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ||
+	int rc = qp->qp_type == IBV_QPT_RC, dci = qp->qp_type == IBV_QPT_DRIVER;
+	int path = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | (dci ? 0 : IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
+	if (qp->qp_type == IBV_QPT_UD || qp->qp_type == IBV_QPT_RAW_PACKET)
+		path = IBV_QP_STATE;
+	return (qp->state == IBV_QPS_RESET && initial(qp)) ||
 	       ibv_modify_qp(qp, &rtr, path | (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)) ||
-	       ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN |
-			     (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
+	       ibv_modify_qp(qp, &rts, IBV_QP_STATE | (qp->qp_type == IBV_QPT_RAW_PACKET ? 0 : IBV_QP_SQ_PSN) |
+			     (rc || dci || qp->qp_type == IBV_QPT_XRC_SEND ?
+			      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
 }
 
 /* What needs capabilities that this firmware may not have, and what is wrong with it whatever they are. */
@@ -242,18 +258,8 @@ static void changes(struct ibv_context *context, struct ibv_pd *pd, struct ibv_c
 			NUMBER(port);
 			NUMBER(mlx5dv_dci_stream_id_reset(qp, 0x123));
 			NUMBER(mlx5dv_modify_qp_sched_elem(qp, NULL, NULL));
-			struct ibv_qp_attr next = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-			if (round == 0)
-				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						     (types[t] == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
-			if (round == 1 && types[t] == IBV_QPT_UD) {
-				next.qp_state = IBV_QPS_RTR;
-				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE));
-				next.qp_state = IBV_QPS_RTS;
-				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE | IBV_QP_SQ_PSN));
-			} else if (round == 1) {
-				NUMBER(sending(qp));
-			}
+			if (round < 2)
+				NUMBER(round ? sending(qp) : initial(qp));
 		}
 		NUMBER(ibv_destroy_qp(qp));
 	}
@@ -335,15 +341,12 @@ static void schedules(struct ibv_context *context, struct ibv_pd *pd, struct ibv
 		struct ibv_qp *qp = ibv_create_qp(pd, &init);
 		if (!qp)
 			continue;
-		struct ibv_qp_attr next = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 		for (int round = 0; round < 3; round++) {
 			NUMBER(mlx5dv_modify_qp_sched_elem(qp, leaf, NULL));
 			NUMBER(mlx5dv_modify_qp_sched_elem(qp, leaf, other));
 			NUMBER(mlx5dv_modify_qp_sched_elem(qp, NULL, other));
-			if (round == 0)
-				NUMBER(ibv_modify_qp(qp, &next, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-			else if (round == 1)
-				NUMBER(sending(qp));
+			if (round < 2)
+				NUMBER(round ? sending(qp) : initial(qp));
 		}
 		NUMBER(ibv_destroy_qp(qp));
 	}
@@ -402,6 +405,53 @@ static void own_memory(struct ibv_context *context, struct ibv_pd *pd)
 	}
 }
 
+/* The first two basic blocks, without the key and the address of memory that the library has for itself. */
+static void show_copy(struct ibv_qp *qp)
+{
+	struct mlx5dv_qp shown = {};
+	struct mlx5dv_obj obj = { .qp = { qp, &shown } };
+	NUMBER(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
+	for (int i = 0; i < 32; i++)
+		if (i % 16 < 5 || i % 16 > 7)
+			printf("%08x\n", ((uint32_t *)shown.sq.buf)[i]);
+}
+
+static void copying(struct ibv_context *context, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_parent_domain_init_attr join = { .pd = pd };
+	struct ibv_pd *joined = ibv_alloc_parent_domain(context, &join);
+	enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_DRIVER, IBV_QPT_UC, IBV_QPT_UD };
+	for (int t = 0; t < 4; t++) {
+		struct ibv_qp_init_attr_ex init = { .send_cq = cq, .recv_cq = cq, .qp_type = types[t], .pd = t ? joined : pd,
+			.cap = { 8, 0, 1, 0 }, .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS };
+		struct mlx5dv_qp_init_attr dv = { .comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS,
+			.send_ops_flags = MLX5DV_QP_EX_WITH_MEMCPY };
+		if (types[t] == IBV_QPT_DRIVER) {
+			dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DC;
+			dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+		}
+		errno = 0;
+		struct ibv_qp *qp = mlx5dv_create_qp(context, &init, &dv);
+		printf("copying, type %d: %d\n", types[t], qp ? 0 : errno);
+		if (!qp)
+			continue;
+		struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+		struct mlx5dv_qp_ex *view = mlx5dv_qp_ex_from_ibv_qp_ex(ex);
+		NUMBER(sending(qp));
+		size_t lengths[] = { 4096, 1ul << 31, 0, (1ul << 31) + 1 };
+		for (int i = 0; i < 4; i++) {
+			ibv_wr_start(ex);
+			ex->wr_id = i;
+			ex->wr_flags = i ? IBV_SEND_SIGNALED : 0;
+			mlx5dv_wr_memcpy(view, 0x111, 0x2000, 0x333, 0x4000, lengths[i]);
+			NUMBER(ibv_wr_complete(ex));
+		}
+		show_copy(qp);
+		NUMBER(ibv_destroy_qp(qp));
+	}
+	NUMBER(ibv_dealloc_pd(joined));
+}
+
 int main(void)
 {
 	int count;
@@ -441,6 +491,7 @@ int main(void)
 	canceling(context, pd, cq);
 	addresses(pd);
 	schedules(context, pd, cq);
+	copying(context, pd, cq);
 	own_memory(context, pd);
 	NUMBER(ibv_destroy_srq(srq));
 	NUMBER(ibv_destroy_cq(cq));

@@ -39,6 +39,13 @@ const DOCUMENT: &str = "docs/mlx5dv.md";
 const UNSUPPORTED: &str = "ffi-shim/src/mlx5/dv/unsupported.rs";
 /// What of mlx5dv programs of Debian import.
 const USERS: &str = "ffi-shim/drop-in/users.tsv";
+/// Of those, names that answer so in libmlx5 too on a device of the kernel's.
+const VFIO: [&str; 4] = [
+    "mlx5dv_devx_alloc_msi_vector",
+    "mlx5dv_devx_create_eq",
+    "mlx5dv_devx_destroy_eq",
+    "mlx5dv_devx_free_msi_vector",
+];
 /// A C program that asks a library everything.
 const PROGRAM: &str = include_str!("drop_in.c");
 
@@ -183,6 +190,8 @@ fn answers(headers: &Path, tree: &Path, scratch: &Path) -> Result<bool> {
         "mlx5,cqe-version=0",
         "mlx5,no-clock",
         "mlx5,numbers",
+        "mlx5,copy,link=ib",
+        "mlx5,copy,traffic",
         "mlx5,traffic,link=ib",
         "mlx5,traffic",
         "mlx5,traffic,link=ib,refuse=6",
@@ -275,7 +284,9 @@ fn document(names: &Names) -> Result<String> {
             .filter(|(_, used)| *used == name.name)
             .map(|(user, _)| user)
             .collect();
-        let answer = if refused.contains(name.name.as_str()) {
+        let answer = if VFIO.contains(&name.name.as_str()) {
+            "as libmlx5 where it has no VFIO: `EOPNOTSUPP`"
+        } else if refused.contains(name.name.as_str()) {
             "`EOPNOTSUPP`"
         } else {
             done += 1;

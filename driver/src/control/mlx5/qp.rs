@@ -61,6 +61,8 @@ pub struct QpRequest<'a> {
     pub send_ops: Option<SendOps>,
     /// What will be posted beyond verbs, if anything was named.
     pub device_ops: Option<DeviceOps>,
+    /// Bytes that one work request copies at most, 0 if none does.
+    pub max_copy: u64,
     /// Bytes of the header that segmentation repeats, of raw packets.
     pub max_tso_header: u32,
     /// How the kernel's core makes it.
@@ -100,6 +102,7 @@ impl QpRequest<'_> {
             sq_sig_all: false,
             send_ops: None,
             device_ops: None,
+            max_copy: 0,
             max_tso_header: 0,
             flags: CreateQpFlags::NONE,
             source_qpn: None,
@@ -318,7 +321,7 @@ impl Mlx5Context {
             max_tso_header: asked.max_tso_header,
             checksums: self.checks_packets(asked),
             atomics: self.has_atomics(),
-            max_copy: 0,
+            max_copy: asked.max_copy,
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::mlx5_control::buffer::{Allocated, Allocator, ResourceType};
 
 use super::{EOPNOTSUPP, ours};
@@ -63,6 +64,9 @@ unsafe extern "C" fn mlx5dv_set_context_attr(
         let device = unsafe { ours(context) }?;
         if kind != ALLOCATORS {
             return Err(EOPNOTSUPP);
+        }
+        if attr.is_null() {
+            return Err(Errno(libc::EINVAL));
         }
         // SAFETY: of this kind, the caller's struct.
         let set = unsafe { attr.cast::<mlx5dv_ctx_allocators>().read() };

@@ -22,11 +22,11 @@ const EXTENSION: usize = 0x880;
 
 /// A command.
 #[derive(Debug)]
-pub(super) struct Change([u8; SIZE]);
+pub(crate) struct Change([u8; SIZE]);
 
 impl Change {
     /// One that changes nothing yet: RTS2RTS_QP or INIT2INIT_QP.
-    pub(super) fn new(opcode: Opcode, qpn: u32) -> Self {
+    pub(crate) fn new(opcode: Opcode, qpn: u32) -> Self {
         let mut head = Rts2rtsQpIn::zeroed();
         head.set_opcode(opcode.0).set_qpn(qpn);
         let mut bytes = [0; SIZE];
@@ -40,19 +40,24 @@ impl Change {
     }
 
     /// Changes what bit `changed` of the mask's first half stands for: `width` bits of the context from `first` on.
-    pub(super) fn low(self, changed: u32, (first, width): (usize, usize), value: u32) -> Self {
+    pub(crate) fn low(self, changed: u32, (first, width): (usize, usize), value: u32) -> Self {
         self.set(MASK_LOW, changed.into())
             .set((CONTEXT + first, width), value.into())
     }
 
     /// The same with the mask's second half.
-    pub(super) fn high(self, changed: u64, (first, width): (usize, usize), value: u32) -> Self {
+    pub(crate) fn high(self, changed: u64, (first, width): (usize, usize), value: u32) -> Self {
         self.set(MASK_HIGH, changed)
             .set((CONTEXT + first, width), value.into())
     }
 
+    /// Lets a queue pair in INIT copy memory (`qpc_ext.mmo`, `MLX5_QPC_OPT_MASK_32_INIT2INIT_MMO`).
+    pub(crate) fn copies(qpn: u32) -> Self {
+        Self::new(Opcode::INIT2INIT_QP, qpn).extended(1 << 3, &[((0x2, 1), 1)])
+    }
+
     /// Changes fields of the context's extension, which bit `changed` of the mask's second half stands for.
-    pub(super) fn extended(self, changed: u64, fields: &[((usize, usize), u32)]) -> Self {
+    pub(crate) fn extended(self, changed: u64, fields: &[((usize, usize), u32)]) -> Self {
         let with = self.set(EXTENDED, 1).set(MASK_HIGH, changed);
         fields.iter().fold(with, |with, &((first, width), value)| {
             with.set((EXTENSION + first, width), value.into())
@@ -60,7 +65,7 @@ impl Change {
     }
 
     /// Has the firmware do it.
-    pub(super) fn run(&self, uctx: &Uctx, qp: &ibv_qp) -> Result<(), Errno> {
+    pub(crate) fn run(&self, uctx: &Uctx, qp: &ibv_qp) -> Result<(), Errno> {
         let mut output = Rts2rtsQpOut::zeroed();
         uctx.devx_obj_modify(Any(qp.handle), &self.0, output.as_bytes_mut())
             .map_err(|errno| reason(errno, output.as_bytes()))

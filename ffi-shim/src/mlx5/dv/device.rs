@@ -285,8 +285,42 @@ struct General {
     max_dc_init_rd_atom: u64,
 }
 
+/// How work requests copy memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Copying {
+    /// Bytes that one copies at most; 0 if none does.
+    pub(crate) max: usize,
+    /// Whether a queue pair copies only once the firmware is told of it.
+    pub(crate) enabled_by_queue_pair: bool,
+}
+
 /// Bytes copied by one work request where the firmware does not say (rdma-core `MLX5_DMA_MMO_MAX_SIZE`).
 const MAX_COPY: usize = 1 << 31;
+
+impl Copying {
+    /// From `mlx5_ifc.h`, `cmd_hca_cap`: `dma_mmo_sq`, `dma_mmo_qp`, `log_dma_mmo_max_size`.
+    fn from(caps: Option<&Caps>) -> Self {
+        let has = |bit| caps.is_some_and(|caps| caps.has(bit));
+        let enabled_by_queue_pair = has(0x748);
+        let max = match (
+            has(0x153) || enabled_by_queue_pair,
+            caps.map_or(0, |caps| caps.bits(0x6b, 5)),
+        ) {
+            (false, _) => 0,
+            (true, 0) => MAX_COPY,
+            (true, log) => 1 << log,
+        };
+        Self {
+            max,
+            enabled_by_queue_pair,
+        }
+    }
+
+    /// What a device can.
+    pub(crate) fn of(device: &Mlx5) -> Self {
+        Self::from(Caps::of(device.context().uctx(), CapType::GENERAL).as_ref())
+    }
+}
 
 impl General {
     /// All from `mlx5_ifc.h`, `cmd_hca_cap`; nothing without DEVX.
@@ -294,11 +328,6 @@ impl General {
         let caps = Caps::of(device.context().uctx(), CapType::GENERAL);
         let bits = |first, width| caps.as_ref().map_or(0, |caps| caps.bits(first, width));
         let has = |bit| caps.as_ref().is_some_and(|caps| caps.has(bit));
-        let max_copy = match (has(0x153) || has(0x748), bits(0x6b, 5)) {
-            (false, _) => 0,
-            (true, 0) => MAX_COPY,
-            (true, log) => 1 << log,
-        };
         Self {
             num_lag_ports: bits(0x27c, 4),
             signature: if has(0x217) && has(0x480) {
@@ -319,7 +348,7 @@ impl General {
                     crc_type: 0,
                 }
             },
-            max_copy,
+            max_copy: Copying::from(caps.as_ref()).max,
             // Without capabilities, none; with them, at least one.
             max_dc_rd_atom: u64::from(caps.is_some()) << bits(0x12a, 6).min(63),
             max_dc_init_rd_atom: u64::from(caps.is_some()) << bits(0x13a, 6).min(63),

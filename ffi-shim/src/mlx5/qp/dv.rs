@@ -16,6 +16,7 @@ use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{CreateQpFlags, DciStreams};
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::Opcode;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::qp::{QueryQpIn, QueryQpOut};
 
+use super::copy::{Copies, wr_memcpy};
 use super::post::address;
 use super::{Object, Qp, Send, Special, attr, bare, create_any, of, qp_type};
 use crate::abi::attr::ibv_qp_init_attr_ex;
@@ -52,6 +53,7 @@ pub(super) const NOTHING: mlx5dv_qp_ex = mlx5dv_qp_ex {
 pub(super) fn functions(kind: QueueKind, ops: Option<DeviceOps>) -> mlx5dv_qp_ex {
     let mut functions = NOTHING;
     if kind == QueueKind::Dci {
+        functions.wr_memcpy = Some(wr_memcpy);
         functions.wr_set_dc_addr = Some(wr_set_dc_addr);
         functions.wr_set_dc_addr_stream = Some(wr_set_dc_addr_stream);
     }
@@ -60,6 +62,7 @@ pub(super) fn functions(kind: QueueKind, ops: Option<DeviceOps>) -> mlx5dv_qp_ex
     }
     functions.wr_raw_wqe = Some(wr_raw_wqe);
     if kind == QueueKind::Rc {
+        functions.wr_memcpy = Some(wr_memcpy);
         functions.wr_mr_interleaved = Some(wr_mr_interleaved);
         functions.wr_mr_list = Some(wr_mr_list);
         functions.wr_mkey_configure = Some(wr_mkey_configure);
@@ -81,7 +84,7 @@ pub(crate) unsafe fn view(qp: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex {
     qp.wrapping_byte_add(offset_of!(Qp, dv)).cast()
 }
 
-fn qp_of(view: *mut mlx5dv_qp_ex) -> *mut ibv_qp_ex {
+pub(super) fn qp_of(view: *mut mlx5dv_qp_ex) -> *mut ibv_qp_ex {
     view.wrapping_byte_sub(offset_of!(Qp, dv)).cast()
 }
 
@@ -234,10 +237,10 @@ fn driver_flags(asked: u32) -> Result<(CreateQpFlags, bool), Errno> {
 fn check_ops(kind: c_uint, ops: u64) -> Result<(), Errno> {
     let keys = DeviceOps::MR_INTERLEAVED.0 | DeviceOps::MR_LIST.0 | DeviceOps::MKEY_CONFIGURE.0;
     let can = match kind {
-        qp_type::RC => keys | DeviceOps::RAW_WQE.0,
+        qp_type::RC => keys | DeviceOps::MEMCPY.0 | DeviceOps::RAW_WQE.0,
+        qp_type::DRIVER => DeviceOps::MEMCPY.0 | DeviceOps::RAW_WQE.0,
         _ => DeviceOps::RAW_WQE.0,
     };
-    // Copying needs a region of the domain for its state, which is not made.
     (ops & !can == 0)
         .then_some(())
         .ok_or(Errno(libc::EOPNOTSUPP))
@@ -286,11 +289,18 @@ pub(crate) unsafe fn create_dv(
     if let Some(ops) = device_ops {
         check_ops(init.qp_type, ops)?;
     }
+    let copies = if device_ops.is_some_and(|ops| ops & DeviceOps::MEMCPY.0 != 0) {
+        // SAFETY: the caller's promise.
+        Some(unsafe { Copies::new(context, init) }?)
+    } else {
+        None
+    };
     let special = Special {
         driver_flags: flags,
         no_scatter_to_cqe,
         device_ops: device_ops.map(DeviceOps),
         initiator,
+        copies,
         dci_streams: if has(mask::DCI_STREAMS) {
             // SAFETY: of an initiator with streams, the union has them.
             let [log_num_concurent, log_num_errored] = unsafe { dv.dc_init_attr.u.dci_streams };
@@ -388,7 +398,7 @@ enum Layout {
 /// # Safety
 ///
 /// Between `wr_start` and its end on this thread (C1).
-unsafe fn held<'a>(view: *mut mlx5dv_qp_ex) -> Option<&'a mut Send> {
+pub(super) unsafe fn held<'a>(view: *mut mlx5dv_qp_ex) -> Option<&'a mut Send> {
     // SAFETY: a queue pair of ours.
     let send = unsafe { of(qp_of(view)) }.send.as_ref()?;
     // SAFETY: the lock is held, and each function below has one reference at a time.

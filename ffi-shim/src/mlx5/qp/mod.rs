@@ -32,6 +32,8 @@ use crate::mlx5::{Mlx5, cq, srq, wq};
 
 mod builder;
 #[cfg(feature = "drop-in")]
+mod copy;
+#[cfg(feature = "drop-in")]
 pub(crate) mod dv;
 mod post;
 mod state;
@@ -55,6 +57,8 @@ pub(crate) struct Qp {
     /// By which programs build mlx5's own work requests.
     #[cfg(feature = "drop-in")]
     dv: crate::abi::dv::mlx5dv_qp_ex,
+    #[cfg(feature = "drop-in")]
+    copies: Option<copy::Copies>,
 }
 
 const _: () = assert!(offset_of!(Qp, send) >= HEAD);
@@ -92,6 +96,9 @@ pub(crate) struct Special {
     /// It initiates dynamic connections.
     pub(crate) initiator: bool,
     pub(crate) dci_streams: Option<DciStreams>,
+    /// It copies memory.
+    #[cfg(feature = "drop-in")]
+    pub(crate) copies: Option<copy::Copies>,
 }
 
 impl Qp {
@@ -252,6 +259,12 @@ fn create(
         // SAFETY: as above.
         share = unsafe { domain::share(pd) };
     }
+    #[cfg(feature = "drop-in")]
+    if let Some(copies) = &special.copies {
+        request.max_copy = copies.max as u64;
+        // SAFETY: as above; a queue pair that copies has one.
+        share = Some(unsafe { domain::hold(pd) });
+    }
     let threads = if request.thread.is_some() {
         Threads::One
     } else {
@@ -286,6 +299,8 @@ fn create(
         _domain: share,
         #[cfg(feature = "drop-in")]
         dv: dv::functions(kind, special.device_ops),
+        #[cfg(feature = "drop-in")]
+        copies: special.copies,
     };
     // A raw packet queue would take packets before RTR if it were told of receives.
     if kind == QueueKind::RawPacket
@@ -338,6 +353,8 @@ fn bare(
         _domain: share,
         #[cfg(feature = "drop-in")]
         dv: dv::NOTHING,
+        #[cfg(feature = "drop-in")]
+        copies: None,
     };
     let qp = Box::into_raw(Box::write(place, qp));
     // SAFETY: the head of the new object, zeroed, which is a valid `ibv_qp`.

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 
 use oxverbs::ffi_core::Errno;
 use oxverbs::ffi_core::uverbs_abi::types::QpAttrMask;
+#[cfg(feature = "drop-in")]
+use oxverbs::ffi_core::uverbs_abi::types::QpState;
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::BurstInfo;
 use oxverbs::ffi_core::uverbs_abi::write::qp::ExModifyQp;
 
@@ -12,6 +14,8 @@ use crate::abi::attr::{ibv_ece, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_rate_limit
 use crate::abi::objects::ibv_qp;
 use crate::common::qp::{PLAIN_ATTRIBUTES, attributes, made_with, modification};
 use crate::door::control;
+#[cfg(feature = "drop-in")]
+use crate::mlx5::dv::change::Change;
 
 /// Attributes that libibverbs hands to the plain command, and `IBV_QP_RATE_LIMIT`.
 const ATTRIBUTES: u32 = PLAIN_ATTRIBUTES | RATE_LIMIT;
@@ -77,6 +81,13 @@ pub(crate) unsafe extern "C" fn modify_qp(
         }
         if let Some(recv) = &ours.recv {
             change.apply_to_receive(&mut recv.lock());
+        }
+        #[cfg(feature = "drop-in")]
+        if change.to() == Some(QpState::INIT) && ours.copies.is_some_and(|copies| copies.to_enable)
+        {
+            // SAFETY: the program's object.
+            let qp = unsafe { &*qp };
+            Change::copies(qp.qp_num).run(object.context().uctx(), qp)?;
         }
         Ok(())
     })

@@ -41,6 +41,7 @@ const CAPABILITY: usize = 0x80;
 mod general {
     use super::Field;
     pub(super) const DMA_MMO_SQ: Field = (0x153, 1);
+    pub(super) const DMA_MMO_QP: Field = (0x748, 1);
     pub(super) const UDP_SPORT: Field = (0x151, 1);
     pub(super) const SECOND_PAGE: Field = (0x20, 1);
     /// Bits of `general_obj_types`: `MLX5_OBJ_TYPE_RESERVED_QPN` (0x2c), `_AV_QP_MAPPING` (0x3a)
@@ -108,6 +109,11 @@ fn capabilities(device: &Mlx5, page: &[u8]) -> Vec<(Field, u64)> {
     match page {
         [0, 0 | 1] => [
             (device.has_copy, general::DMA_MMO_SQ, 1),
+            (
+                device.has_copy && device.has_traffic,
+                general::DMA_MMO_QP,
+                1,
+            ),
             (device.has_numbers, general::UDP_SPORT, 1),
             (device.has_numbers, general::SECOND_PAGE, 1),
             (device.has_numbers, general::RESERVED_QPN, 1),
