@@ -51,17 +51,12 @@ impl CompletionQueue {
             return self.ring.ours(ci);
         };
         let entry = self.ring.at(ci);
-        let op_own = entry.op_own();
+        let [turn, op_own] = entry.turn_and_op_own();
         barrier::completion_is_read_after_its_owner_bit();
         let log_size = self.ring.count().ilog2();
         let valid = match compression.layout {
             Layout::Basic => is_ours(op_own, self.ring.parity(ci)),
-            Layout::Enhanced => is_valid_enhanced(
-                entry.get().signature,
-                OpOwn::from_bits(op_own),
-                ci,
-                log_size,
-            ),
+            Layout::Enhanced => is_valid_enhanced(turn, OpOwn::from_bits(op_own), ci, log_size),
         };
         if !valid {
             return None;

@@ -7,7 +7,7 @@
 
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use wqe_format::mlx5::Cqe64;
 
@@ -59,6 +59,19 @@ impl Entry {
         let byte = unsafe { self.0.cast::<u8>().add(OP_OWN) };
         // SAFETY: it is readable, and only accessed atomically while the device may write it.
         handover::look(unsafe { AtomicU8::from_ptr(byte.as_ptr()) })
+    }
+
+    /// The last two bytes: with enhanced compression the first of them says whether the entry is ours, so that both are read
+    /// at once. Ordered as [`op_own`](Self::op_own).
+    #[inline(always)]
+    pub(super) fn turn_and_op_own(self) -> [u8; 2] {
+        const AT: usize = core::mem::offset_of!(Cqe64, signature);
+        const { assert!(AT + 1 == OP_OWN && AT.is_multiple_of(align_of::<AtomicU16>())) };
+        // SAFETY: inside the entry.
+        let bytes = unsafe { self.at().add(AT) };
+        // SAFETY: they are readable, aligned as the entry is, and only accessed atomically while the device may write them.
+        let bytes = unsafe { AtomicU16::from_ptr(bytes.cast().as_ptr()) };
+        bytes.load(Ordering::Acquire).to_ne_bytes()
     }
 
     /// The fields, of an entry that is ours: the device does not write it. Only fields that are used are loaded.
