@@ -21,9 +21,11 @@ pub(crate) enum Freedom {
     Prefetch,
     /// In which order the pieces of a payload are written.
     Order,
+    /// How completions are compressed, and whether the device can.
+    Compression,
 }
 
-const FREEDOMS: usize = 6;
+const FREEDOMS: usize = 7;
 
 /// Who chooses; without a seed, always the first of what there is.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use wqe_format::mlx5::firmware::bits;
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
 
+use crate::completion::compress;
 use crate::config::{Config, LinkLayer};
 use crate::init_segment::FREQUENCY_KHZ;
 
@@ -103,6 +104,11 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_repeated_block_disabled(false)
         .set_umr_modify_entity_size_disabled(false);
     caps.set_cqe_128_always(true);
+    caps.set_cqe_compression(true)
+        .set_enhanced_cqe_compression(true)
+        .set_mini_cqe_resp_stride_index(true)
+        .set_cqe_compression_max_num(compress::MOST)
+        .set_cqe_compression_timeout(compress::TIMEOUT);
     caps.set_hca_cap_2(true)
         .set_general_obj_types(1 << super::RESERVED_QPN);
     caps.set_fixed_buffer_size(true).set_wq_signature(true);

@@ -42,6 +42,15 @@ pub(crate) struct Caps {
     current: BTreeMap<CapType, Vec<u8>>,
 }
 
+/// How completions can be compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compressions {
+    pub(crate) basic: bool,
+    pub(crate) enhanced: bool,
+    /// Whether mini entries can name strides.
+    pub(crate) strides: bool,
+}
+
 /// A field that no maximum bounds: the driver says in it how large its pages are.
 const CHOSEN: &str = "log_uar_page_sz";
 
@@ -151,6 +160,16 @@ impl Caps {
     /// Whether there is memory on the device.
     pub(crate) fn has_memory(&self) -> bool {
         self.general().device_memory()
+    }
+
+    /// How completions can be compressed.
+    pub(crate) fn compression(&self) -> Compressions {
+        let caps = self.general();
+        Compressions {
+            basic: caps.cqe_compression(),
+            enhanced: caps.enhanced_cqe_compression(),
+            strides: caps.mini_cqe_resp_stride_index(),
+        }
     }
 
     /// Largest completion queue.

@@ -106,6 +106,10 @@ fn old(adversary: &mut Adversary, caps: &mut CmdHcaCap<&mut [u8]>) {
     caps.set_pg(kept(pages));
     let log_max_uctx = if kept(true) { caps.log_max_uctx() } else { 0 };
     caps.set_log_max_uctx(log_max_uctx);
+    let can = adversary.choose(Freedom::Compression, 3);
+    let enhanced = caps.enhanced_cqe_compression();
+    caps.set_cqe_compression(can > 0)
+        .set_enhanced_cqe_compression(enhanced && can > 1);
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Completion queues.
 
+use wqe_format::mlx5::MiniFormat;
+use wqe_format::mlx5::compressed::Layout;
 use wqe_format::mlx5::firmware::bits;
 use wqe_format::mlx5::firmware::cq::{
     Cqc, CreateCqIn, CreateCqOut, DestroyCqIn, ModifyCqIn, QueryCqIn, QueryCqOut,
@@ -7,7 +9,7 @@ use wqe_format::mlx5::firmware::cq::{
 
 use super::refusal::{Refusal, bad_parameter, bad_resource, busy, no_resources, outstanding};
 use super::{Reply, done, owner};
-use crate::completion;
+use crate::completion::{self, compress::Compression};
 use crate::device::Device;
 use crate::resources::{Cq, Receive, Ring};
 use crate::watch::NOT_ARMED;
@@ -26,6 +28,28 @@ fn log_stride(context: &Cqc<&[u8]>) -> Result<u8, Refusal> {
         1 | 2 => Ok(7),
         _ => Err(bad_parameter("there is no such size of completions")),
     }
+}
+
+/// How completions are compressed, if the driver wants it: only those of 64 bytes, and not in a queue of one entry.
+fn compression(device: &Device, context: &Cqc<&[u8]>) -> Result<Option<Compression>, Refusal> {
+    if !context.cqe_comp_en() {
+        return Ok(None);
+    }
+    let caps = device.caps.compression();
+    if !caps.basic || context.cqe_sz() != 0 {
+        return Err(bad_parameter("completions of this size are not compressed"));
+    }
+    let layout = match context.cqe_compression_layout() {
+        0 => Layout::Basic,
+        1 if caps.enhanced => Layout::Enhanced,
+        _ => return Err(bad_parameter("there is no such layout of blocks")),
+    };
+    let format = match MiniFormat(context.mini_cqe_res_format()) {
+        format @ (MiniFormat::HASH | MiniFormat::CSUM) => format,
+        MiniFormat::CSUM_STRIDX if caps.strides => MiniFormat::CSUM_STRIDX,
+        _ => return Err(bad_parameter("there is no such format of mini entries")),
+    };
+    Ok((!context.cc()).then_some(Compression { layout, format }))
 }
 
 /// The ring that create or resize describe.
@@ -82,8 +106,7 @@ pub(super) fn create(device: &mut Device, input: &[u8]) -> Reply {
         uar: context.uar_page(),
         collapsed: context.cc(),
         ignores_overrun: context.oi(),
-        compression: context.cqe_comp_en(),
-        mini_format: context.mini_cqe_res_format(),
+        compression: compression(device, &context)?,
         moderation_count: context.cq_max_count(),
         moderation_period: context.cq_period(),
         data: Default::default(),

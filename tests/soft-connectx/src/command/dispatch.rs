@@ -8,6 +8,7 @@ use super::{
     Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, memic, mkey, nic_vport, object,
     owner, page_fault, qp, qp_modify, raw, register, srq, steering, vport, xrq,
 };
+use crate::completion;
 use crate::device::Device;
 
 type Command = fn(&mut Device, &[u8]) -> Reply;
@@ -39,6 +40,8 @@ pub(super) fn dispatch(device: &mut Device, opcode: Opcode, input: &[u8]) -> Rep
     if uid != 0 && uid != owner::SHARED && device.resources.uctxs.get(u32::from(uid)).is_none() {
         return Err(bad_parameter("there is no such user context"));
     }
+    // What a command leaves behind, completions of before don't come to any more.
+    completion::settle_all(device);
     command(device, input)
 }
 

@@ -1,15 +1,19 @@
 //! Completion queues: how completions are written, and when someone is told.
 
+pub(crate) mod compress;
 pub(crate) mod cqe;
 
 use std::time::Duration;
 
+use wqe_format::mlx5::compressed::Layout;
 use wqe_format::mlx5::firmware::EventType;
 
+use crate::adversary::Freedom;
 use crate::device::Device;
 use crate::events;
 use crate::resources::{Cq, Ring};
 use crate::watch::NOT_ARMED;
+use compress::{Fate, Session};
 pub(crate) use cqe::Cqe;
 
 /// Consumer and producer counters have 24 bits.
@@ -39,6 +43,8 @@ pub(crate) struct CqData {
     seen: Option<u32>,
     /// When an event that moderation holds back is due.
     due: Option<Duration>,
+    /// What compression holds back.
+    session: Session,
     /// It overran.
     failed: bool,
 }
@@ -75,9 +81,14 @@ fn consumer(device: &Device, cq: &Cq) -> Option<u32> {
     Some(u32::from_be_bytes(word) & COUNTER)
 }
 
-/// Writes a completion, and tells who waits for it.
+/// Writes a completion, now or in a block with others, and tells who waits for it.
 pub(crate) fn push(device: &mut Device, cqn: u32, cqe: &Cqe) -> Result<(), Lost> {
     let result = try_push(device, cqn, cqe);
+    noted(device, cqn, result)
+}
+
+/// A queue that could not be written is broken.
+fn noted(device: &mut Device, cqn: u32, result: Result<(), Lost>) -> Result<(), Lost> {
     if result == Err(Lost::Overrun) || result == Err(Lost::Dma) {
         fail(device, cqn);
     }
@@ -92,19 +103,82 @@ fn try_push(device: &mut Device, cqn: u32, cqe: &Cqe) -> Result<(), Lost> {
     let size = 1u32 << cq.ring.log_size;
     let taken = consumer(device, cq).ok_or(Lost::Dma)?;
     let held = cq.data.producer.wrapping_sub(taken) & COUNTER;
-    if held >= size && !cq.ignores_overrun && !cq.collapsed {
+    let room = size.saturating_sub(held);
+    if cq.data.session.len() >= room && !cq.ignores_overrun && !cq.collapsed {
         return Err(Lost::Overrun);
     }
-    write(device, cq, cqe).map_err(|_| Lost::Dma)?;
+    let Some(how) = cq.compression else {
+        return write_one(device, cqn, cqe);
+    };
+    let (takes, log_size) = (cq.data.session.takes(how, cqe), cq.ring.log_size);
+    if !takes {
+        try_settle(device, cqn)?;
+    }
     let now = device.now;
     let cq = device.resources.cqs.get_mut(cqn).ok_or(Lost::Absent)?;
-    cq.data.producer = cq.data.producer.wrapping_add(1);
-    if cqe.solicited {
+    match cq.data.session.add(how, log_size, now, cqe, takes) {
+        Fate::Written => write_one(device, cqn, cqe),
+        Fate::Held if !device.adversary.happens(Freedom::Compression, 4) => Ok(()),
+        Fate::Held | Fate::Last => try_settle(device, cqn),
+    }
+}
+
+/// Writes what compression holds back of a queue.
+fn try_settle(device: &mut Device, cqn: u32) -> Result<(), Lost> {
+    let cq = device.resources.cqs.get_mut(cqn).ok_or(Lost::Absent)?;
+    let Some(how) = cq.compression else {
+        return Ok(());
+    };
+    let held = cq.data.session.take(how.layout);
+    let cq = device.resources.cqs.get(cqn).ok_or(Lost::Absent)?;
+    match &held[..] {
+        [] => Ok(()),
+        [cqe] => write_one(device, cqn, cqe),
+        [first, ..] => {
+            log::debug!("{} completions of {cqn:#x} in one block", held.len());
+            let (title, arrays) = compress::block(how, &held);
+            let (ring, at) = (&cq.ring, cq.data.producer);
+            for (distance, bytes) in arrays {
+                let index = at.wrapping_add(distance);
+                let array = ring.write(device.memory.as_ref(), index, 0, &bytes);
+                array.map_err(|_| Lost::Dma)?;
+            }
+            put(device, cq, at, &title).map_err(|_| Lost::Dma)?;
+            written(device, cqn, held.len() as u32, first.solicited)
+        }
+    }
+}
+
+/// Writes what compression holds back, of all queues.
+pub(crate) fn settle_all(device: &mut Device) {
+    let open: Vec<u32> = (device.resources.cqs.iter())
+        .filter(|(_, cq)| cq.data.session.len() != 0)
+        .map(|(cqn, _)| cqn)
+        .collect();
+    for cqn in open {
+        let result = try_settle(device, cqn);
+        // Its queue pairs learn it with their next completion.
+        let _ = noted(device, cqn, result);
+    }
+}
+
+fn write_one(device: &mut Device, cqn: u32, cqe: &Cqe) -> Result<(), Lost> {
+    let cq = device.resources.cqs.get(cqn).ok_or(Lost::Absent)?;
+    write(device, cq, cqe).map_err(|_| Lost::Dma)?;
+    written(device, cqn, 1, cqe.solicited)
+}
+
+/// There are `count` new completions, of one kind.
+fn written(device: &mut Device, cqn: u32, count: u32, solicited: bool) -> Result<(), Lost> {
+    let now = device.now;
+    let cq = device.resources.cqs.get_mut(cqn).ok_or(Lost::Absent)?;
+    cq.data.producer = cq.data.producer.wrapping_add(count);
+    if solicited {
         cq.data.solicited = cq.data.producer;
     }
     match cq.data.armed {
         Some(Armed::Any) => {}
-        Some(Armed::Solicited) if cqe.solicited => {}
+        Some(Armed::Solicited) if solicited => {}
         _ => return Ok(()),
     }
     let waiting = ahead(cq.data.notified, cq.data.producer);
@@ -118,21 +192,38 @@ fn try_push(device: &mut Device, cqn: u32, cqe: &Cqe) -> Result<(), Lost> {
 }
 
 fn write(device: &Device, cq: &Cq, cqe: &Cqe) -> Result<(), crate::host::DmaFault> {
-    let index = if cq.collapsed { 0 } else { cq.data.producer };
-    let turn = cq.data.producer >> cq.ring.log_size & 1;
-    let memory = device.memory.as_ref();
-    let mut at = 0;
-    if cq.ring.log_stride >= 7 {
-        if let Some(data) = &cqe.data {
-            cq.ring.write(memory, index, 0, data)?;
-        }
-        at = 64;
+    if cq.ring.log_stride >= 7
+        && let Some(data) = &cqe.data
+    {
+        let index = if cq.collapsed { 0 } else { cq.data.producer };
+        cq.ring.write(device.memory.as_ref(), index, 0, data)?;
     }
-    // The byte that says that it is valid comes last.
-    let [body @ .., kind] = &cqe.bytes;
-    cq.ring.write(memory, index, at, body)?;
-    cq.ring
-        .write(memory, index, at + 63, &[kind & !1 | turn as u8])
+    put(device, cq, cq.data.producer, &cqe.bytes)
+}
+
+/// Writes an entry; the byte that says that it is valid comes last: the owner's, or with enhanced compression the one before
+/// it, which has the number of the turn.
+fn put(
+    device: &Device,
+    cq: &Cq,
+    index: u32,
+    bytes: &[u8; 64],
+) -> Result<(), crate::host::DmaFault> {
+    let turn = (index >> cq.ring.log_size) as u8;
+    let index = if cq.collapsed { 0 } else { index };
+    let memory = device.memory.as_ref();
+    let at = if cq.ring.log_stride >= 7 { 64 } else { 0 };
+    let [body @ .., mut before, kind] = *bytes;
+    let is_enhanced = (cq.compression).is_some_and(|how| how.layout == Layout::Enhanced);
+    cq.ring.write(memory, index, at, &body)?;
+    let owned = kind & !1 | turn & 1;
+    if is_enhanced {
+        before = turn;
+        cq.ring.write(memory, index, at + 63, &[owned])?;
+        return cq.ring.write(memory, index, at + 62, &[before]);
+    }
+    cq.ring.write(memory, index, at + 62, &[before])?;
+    cq.ring.write(memory, index, at + 63, &[owned])
 }
 
 /// The queue is broken from now on.
@@ -236,20 +327,27 @@ pub(crate) fn resize(device: &mut Device, cqn: u32, ring: Ring) -> bool {
     true
 }
 
-/// Events that moderation held back and that are due; when the next one is.
+/// Events that moderation held back and completions that compression did, as far as they are due; when the next is.
 pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
     let now = device.now;
+    let is_due = |due: Option<Duration>| due.is_some_and(|due| due <= now);
     let due: Vec<u32> = (device.resources.cqs.iter())
-        .filter(|(_, cq)| cq.data.due.is_some_and(|due| due <= now))
+        .filter(|(_, cq)| is_due(cq.data.session.due()))
+        .map(|(cqn, _)| cqn)
+        .collect();
+    for cqn in due {
+        let result = try_settle(device, cqn);
+        let _ = noted(device, cqn, result);
+    }
+    let due: Vec<u32> = (device.resources.cqs.iter())
+        .filter(|(_, cq)| is_due(cq.data.due))
         .map(|(cqn, _)| cqn)
         .collect();
     for cqn in due {
         notify(device, cqn);
     }
-    device
-        .resources
-        .cqs
-        .iter()
-        .filter_map(|(_, cq)| cq.data.due)
+    (device.resources.cqs.iter())
+        .flat_map(|(_, cq)| [cq.data.due, cq.data.session.due()])
+        .flatten()
         .min()
 }

@@ -2,6 +2,7 @@
 
 use super::Ring;
 use crate::completion::CqData;
+use crate::completion::compress::Compression;
 
 #[derive(Debug)]
 pub(crate) struct Cq {
@@ -19,9 +20,8 @@ pub(crate) struct Cq {
     pub(crate) collapsed: bool,
     /// Overruns silently (`oi`).
     pub(crate) ignores_overrun: bool,
-    pub(crate) compression: bool,
-    /// `mini_cqe_res_format`.
-    pub(crate) mini_format: u8,
+    /// `cqe_comp_en` and how.
+    pub(crate) compression: Option<Compression>,
     /// Whether 64 bytes of data may go into a slot's first half (`cqe_sz` 1 or 2).
     pub(crate) slot_128: bool,
     pub(crate) moderation_count: u16,

@@ -1,6 +1,7 @@
 //! Queue pairs in plain memory, without commands: what they send, and what goes wrong.
 
 mod basic;
+mod compress;
 mod faults;
 mod links;
 mod noise;
@@ -123,8 +124,7 @@ impl Bench {
             uar: UAR,
             collapsed: false,
             ignores_overrun: false,
-            compression: false,
-            mini_format: 0,
+            compression: None,
             slot_128: false,
             moderation_count: 0,
             moderation_period: 0,
