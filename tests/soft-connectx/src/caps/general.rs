@@ -120,6 +120,8 @@ fn for_ethernet<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
         .set_nic_flow_table(true)
         .set_roce(true);
     caps.set_basic_cyclic_rcv_wqe(true).set_end_pad(true);
+    // mlx5e divides its requests only if it may map them by UMR from a send queue (`reg_umr_sq`); programs ask for it.
+    caps.set_striding_rq(true);
     caps.set_log_max_current_uc_list(7)
         .set_log_max_current_mc_list(11)
         .set_log_max_vlan_list(12);

@@ -172,6 +172,11 @@ impl Caps {
         }
     }
 
+    /// Whether receive requests can be divided into strides.
+    pub(crate) fn has_strides(&self) -> bool {
+        self.general().striding_rq()
+    }
+
     /// Largest completion queue.
     pub(crate) fn log_max_cq_size(&self) -> u8 {
         self.general().log_max_cq_sz()

@@ -11,7 +11,7 @@ use wqe_format::mlx5::firmware::wq::Wq;
 use super::refusal::{Refusal, bad_parameter, bad_qp_state, bad_resource, busy, no_resources};
 use super::{Reply, done, owner};
 use crate::device::Device;
-use crate::resources::{Qp, QpKind, QpState, Receive, Ring, Send};
+use crate::resources::{Qp, QpKind, QpState, Receive, Ring, Send, Strides};
 use crate::transport;
 
 /// States of these queues (`MLX5_SQC_STATE_*`, `MLX5_RQC_STATE_*`).
@@ -23,8 +23,16 @@ const ERROR: u8 = 3;
 /// (`MLX5_RQC_MEM_RQ_TYPE_*`).
 const OWN_MEMORY: u8 = 0;
 const FROM_RMP: u8 = 1;
-/// `MLX5_WQ_TYPE_CYCLIC`.
+/// `MLX5_WQ_TYPE_*`: a ring; a linked list and a ring whose requests take many packets.
 const CYCLIC: u8 = 1;
+const LINKED_STRIDING: u8 = 2;
+const CYCLIC_STRIDING: u8 = 3;
+
+/// What fields of strides count from (`MLX5_MIN_SINGLE_WQE_LOG_NUM_STRIDES`, `MLX5_MIN_SINGLE_STRIDE_LOG_NUM_BYTES` of Linux'
+/// mlx5_ib.h), and the most that the first can say without `ext_stride_num_range`.
+const LEAST_STRIDES: u8 = 9;
+const LEAST_STRIDE: u8 = 6;
+const MOST_STRIDES: u8 = 16;
 
 /// `modify_bitmask` of an RQ: whether VLAN tags stay, whether frames' checks are written too, which counters it counts in
 /// (`MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_*`).
@@ -35,9 +43,6 @@ const COUNTER_SET: u64 = 1 << 3;
 /// A work queue's ring. Its pages stand at the command's end.
 fn ring(device: &Device, input: &[u8], wq: &Wq<&[u8]>) -> Result<Ring, Refusal> {
     let (log_size, log_stride) = (wq.log_wq_sz(), wq.log_wq_stride());
-    if wq.wq_type() != CYCLIC {
-        return Err(bad_parameter("only rings are offered"));
-    }
     if log_size > device.caps.log_max_qp_size() || !(4..=11).contains(&log_stride) {
         return Err(bad_parameter("the queue is too large"));
     }
@@ -55,6 +60,26 @@ fn ring(device: &Device, input: &[u8], wq: &Wq<&[u8]>) -> Result<Ring, Refusal> 
         log_stride,
         log_size,
     })
+}
+
+/// How the requests of a receive queue are divided, if they are.
+fn strides(device: &Device, wq: &Wq<&[u8]>) -> Result<Option<Strides>, Refusal> {
+    let linked = match wq.wq_type() {
+        CYCLIC => return Ok(None),
+        LINKED_STRIDING => true,
+        CYCLIC_STRIDING => false,
+        _ => return Err(bad_parameter("only rings and striding queues are offered")),
+    };
+    let strides = Strides {
+        log_count: wq.log_wqe_num_of_strides() + LEAST_STRIDES,
+        log_size: wq.log_wqe_stride_size() + LEAST_STRIDE,
+        shifts: wq.two_byte_shift_en(),
+        linked,
+    };
+    if !device.caps.has_strides() || strides.log_count > MOST_STRIDES {
+        return Err(bad_parameter("requests are not divided so"));
+    }
+    Ok(Some(strides))
 }
 
 fn record(device: &Device, input: &[u8], wq: &Wq<&[u8]>) -> Result<u64, Refusal> {
@@ -81,6 +106,9 @@ pub(super) fn create_sq(device: &mut Device, input: &[u8]) -> Reply {
     let wq = context.wq();
     owner::cq(device, input, context.cqn())?;
     owner::uar(device, input, wq.uar_page())?;
+    if wq.wq_type() != CYCLIC {
+        return Err(bad_parameter("requests are sent from rings only"));
+    }
     let bytes = context.as_bytes().to_vec();
     let mut qp = Qp::new(0, owner::uid(input), QpKind::RawSend, bytes);
     qp.send = Some(Send {
@@ -108,6 +136,7 @@ pub(super) fn create_rq(device: &mut Device, input: &[u8]) -> Reply {
     match context.mem_rq_type() {
         OWN_MEMORY => {
             let ring = ring(device, input, &wq)?;
+            qp.strides = strides(device, &wq)?;
             qp.receive = Receive::Ring {
                 ring,
                 cqn: context.cqn(),

@@ -81,6 +81,15 @@ pub(crate) struct RawPacket {
     pub(crate) vlan: Option<u16>,
 }
 
+/// Strides of a request that a packet took, or that were left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strode {
+    pub(crate) first: u16,
+    pub(crate) count: u16,
+    /// No packet is in them.
+    pub(crate) filler: bool,
+}
+
 fn success(owner: Owner, opcode: CqeOpcode, byte_count: u32, timestamp: u64) -> Cqe64 {
     Cqe64 {
         srqn_uidx: U32::new(owner.user_index & Cqe64::USER_INDEX_MASK),
@@ -158,6 +167,15 @@ impl Cqe {
             .with_vlan_stripped(packet.vlan.is_some());
         cqe.vlan_info = U16::new(packet.vlan.unwrap_or(0));
         finish(cqe, false)
+    }
+
+    /// Says which strides of which request it is about. The count of strides stands above that of bytes.
+    pub(crate) fn strode(mut self, request: u16, strode: Strode) -> Cqe {
+        let count = u16::from(strode.filler) << 15 | strode.count & 0x7fff;
+        self.bytes[2..4].copy_from_slice(&request.to_be_bytes());
+        self.bytes[44..46].copy_from_slice(&count.to_be_bytes());
+        self.bytes[60..62].copy_from_slice(&strode.first.to_be_bytes());
+        self
     }
 
     /// A request failed: of the send queue with its opcode, or of the receive queue.

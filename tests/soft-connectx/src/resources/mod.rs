@@ -24,7 +24,7 @@ pub(crate) use flow::{
 pub(crate) use mkey::{AccessMode, Mkey};
 #[cfg(test)]
 pub(crate) use qp::Rights;
-pub(crate) use qp::{Path, Qp, QpKind, QpState, Receive, RequesterLimits, Send};
+pub(crate) use qp::{Path, Qp, QpKind, QpState, Receive, RequesterLimits, Send, Strides};
 pub(crate) use srq::{Srq, SrqKind};
 pub(crate) use steering::{Dispatch, Rqt, Steering, Tir, Tis};
 pub(crate) use table::Table;

@@ -78,6 +78,19 @@ pub(crate) enum Receive {
     Shared { srqn: u32, cqn: u32 },
 }
 
+/// How the requests of a striding receive queue are divided: each takes many packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strides {
+    /// Strides of a request, as a logarithm.
+    pub(crate) log_count: u8,
+    /// Bytes of a stride, as a logarithm.
+    pub(crate) log_size: u8,
+    /// Two bytes before each packet stay free, so that its IP header is aligned.
+    pub(crate) shifts: bool,
+    /// Requests are a linked list, as those of shared queues are.
+    pub(crate) linked: bool,
+}
+
 /// What a peer may do to a queue pair's memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rights {
@@ -156,6 +169,8 @@ pub(crate) struct Qp {
     /// `None` where it has no send queue.
     pub(crate) send: Option<Send>,
     pub(crate) receive: Receive,
+    /// `None` where each packet takes a request.
+    pub(crate) strides: Option<Strides>,
     /// Address of the doorbell record: receive counter, then send counter. The command that makes the queues sets it, for
     /// the context may have a place in registered memory instead.
     pub(crate) dbr: u64,
@@ -214,6 +229,7 @@ impl Qp {
             context,
             send: None,
             receive: Receive::None,
+            strides: None,
             dbr: 0,
             uar: 0,
             pd: 0,

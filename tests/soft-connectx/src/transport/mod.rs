@@ -66,6 +66,10 @@ pub(crate) struct QpData {
     received: u16,
     /// Those behind them that were fetched already.
     prefetched: VecDeque<Vec<u8>>,
+    /// Of a linked list: the next one's place.
+    linked: u16,
+    /// Of a striding queue: the one that packets go into.
+    striding: Option<raw::Open>,
     /// Of a DC target: one responder for each initiator.
     initiators: BTreeMap<Initiator, Responder>,
 }

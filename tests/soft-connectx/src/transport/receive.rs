@@ -197,22 +197,30 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
                 };
                 checks::report(device, fault);
             }
-            let skip = if qp.signature {
+            let skip = if qp.strides.is_some() {
+                size_of::<SrqNextSegment>()
+            } else if qp.signature {
                 size_of::<RecvSignatureSegment>()
             } else {
                 0
             };
+            let is_linked = qp.strides.is_some_and(|strides| strides.linked);
+            let index = if is_linked { qp.data.linked } else { taken };
             let bytes = match qp.data.prefetched.front() {
                 Some(bytes) => bytes.clone(),
-                None => slot(device, ring, taken)?,
+                None => slot(device, ring, index)?,
             };
             let owner = Owner {
-                counter: taken,
+                counter: index,
                 ..owner
             };
             let it = Taken::of(*cqn, owner, who, list(&bytes, skip));
             let qp = device.resources.qps.get_mut(qpn).ok_or(Nothing::Broken)?;
             qp.data.received = taken.wrapping_add(1);
+            if is_linked {
+                qp.data.linked = u16::from_be_bytes([bytes[2], bytes[3]]);
+                return Ok(it);
+            }
             qp.data.prefetched.pop_front();
             prefetch(device, qpn);
             Ok(it)

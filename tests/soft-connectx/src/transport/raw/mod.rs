@@ -3,6 +3,7 @@
 mod headers;
 mod rss;
 mod segment;
+mod striding;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ use crate::resources::{Dispatch, QpState, Steered};
 use crate::wire::{self, Frame, Malformed};
 use headers::Headers;
 use rss::Hash;
+pub(super) use striding::Open;
+use striding::Place;
 
 /// The kind of flow tables that a port's received packets pass (`FS_FT_NIC_RX` of the kernel).
 const RECEIVED: u8 = 0;
@@ -229,18 +232,27 @@ fn take(device: &mut Device, rqn: u32, frame: &[u8], headers: &Headers, tag: u32
     }
     // A frame for which there is no receive request is dropped.
     let counter = rq.counter;
-    let Ok(taken) = requests::take(device, rqn, None) else {
+    let placed = match rq.strides {
+        Some(strides) => striding::place(device, rqn, strides, bytes.len() as u64),
+        None => requests::take(device, rqn, None).map(Place::whole),
+    };
+    let Ok(Place {
+        taken,
+        offset,
+        strode,
+    }) = placed
+    else {
         if let Some(counter) = device.resources.counters.get_mut(counter.into()) {
             counter.out_of_buffer = counter.out_of_buffer.wrapping_add(1);
         }
         return;
     };
-    if bytes.len() as u64 > taken.room() {
+    if bytes.len() as u64 > taken.room().saturating_sub(offset) {
         let cqe = Cqe::failed(taken.owner, None, Syndrome::LOCAL_LENGTH_ERR);
         complete(device, rqn, taken.cqn, &cqe);
         return;
     }
-    if taken.scatter(device, 0, &bytes).is_err() {
+    if taken.scatter(device, offset, &bytes).is_err() {
         let cqe = Cqe::failed(taken.owner, None, Syndrome::LOCAL_PROT_ERR);
         complete(device, rqn, taken.cqn, &cqe);
         super::fail(device, rqn);
@@ -258,6 +270,9 @@ fn take(device: &mut Device, rqn: u32, frame: &[u8], headers: &Headers, tag: u32
         l4_ok,
         vlan: stripped.map(|(_, tci)| *tci),
     };
-    let cqe = Cqe::raw(taken.owner, bytes.len() as u32, &packet, timestamp(device));
+    let mut cqe = Cqe::raw(taken.owner, bytes.len() as u32, &packet, timestamp(device));
+    if let Some(strode) = strode {
+        cqe = cqe.strode(taken.owner.counter, strode);
+    }
     complete(device, rqn, taken.cqn, &cqe);
 }

@@ -10,7 +10,7 @@ use wqe_format::mlx5::{ChecksumFlags, Cqe64, CqeOpcode, L3_IPV4, Opcode, Syndrom
 use crate::resources::flow::action;
 use crate::resources::{
     Destination, Dispatch, FlowCounter, FlowEntry, FlowGroup, FlowTable, MATCH_LEN, QpKind,
-    QpState, Receive, Rqt, SrqKind, Table, Tir, Tis,
+    QpState, Receive, Rqt, SrqKind, Strides, Table, Tir, Tis,
 };
 use crate::transport::tests::{Bench, data, srq};
 use crate::wire::{Bth, Deth, Extended, Global, Packet, Route, op};
@@ -530,5 +530,62 @@ proptest! {
         // Those that end within their tags are none.
         let is_whole = frame.len() >= 14 + 8 || !matches!(kind, 0x8100 | 0x88a8);
         prop_assert!(bench.poll(RECEIVE).is_some() || !is_whole);
+    }
+}
+
+/// Requests of four strides of 256 bytes. What completions say are the fields that Linux' `mpwrq_get_cqe_*` read
+/// (include/linux/mlx5/device.h): request, stride, strides in the upper half of the count of bytes, its top bit for a filler.
+#[test]
+fn requests_are_divided_into_strides() {
+    // In a list the requests follow each other as they say: after the first the third.
+    for (linked, order) in [(false, [0, 1, 2]), (true, [0, 2, 1])] {
+        let (mut bench, _) = bench();
+        let qp = bench.device.resources.qps.get_mut(RECEIVE).unwrap();
+        qp.strides = Some(Strides {
+            log_count: 2,
+            log_size: 8,
+            shifts: true,
+            linked,
+        });
+        let ring = Bench::place(RECEIVE) + 0x4000;
+        for (slot, next) in [(0u64, 2u16), (1, 7), (2, 1)] {
+            let mut request = [0; 32];
+            request[2..4].copy_from_slice(&next.to_be_bytes());
+            let buffer = data(0x2_0000 + slot * 0x1000, 1024);
+            request[16..].copy_from_slice(zerocopy::IntoBytes::as_bytes(&buffer));
+            bench.ram.write(ring + slot * 32, &request).unwrap();
+        }
+        let record = Bench::place(RECEIVE) + 0x1_1000;
+        bench.ram.write(record, &3u32.to_be_bytes()).unwrap();
+        let frame = |len: usize| {
+            let mut frame = ethernet(THERE, 0x88b5);
+            frame.extend((14..len).map(|at| (at * 7 + len) as u8));
+            frame
+        };
+        let [a, b, c] = order;
+        let mut sent = vec![(frame(100), a, 0, 1), (frame(600), a, 1, 3)];
+        sent.extend([(frame(300), b, 0, 2), (frame(700), c, 0, 3)]);
+        for (frame, ..) in &sent {
+            bench.device.receive(frame);
+        }
+        // One that no request has room for, and one for which only another request would have.
+        bench.device.receive(&frame(1023));
+        bench.device.receive(&frame(300));
+        let expect = |bench: &mut Bench, request: u16, stride: u16, bytes: u32| {
+            let cqe = bench.done(RECEIVE, CqeOpcode::RESP_SEND);
+            let said = (cqe.wqe_id.get(), cqe.wqe_counter.get(), cqe.byte_cnt.get());
+            assert_eq!(said, (request, stride, bytes));
+        };
+        for (nth, (frame, request, stride, count)) in sent.iter().enumerate() {
+            if nth == 3 {
+                expect(&mut bench, b, 2, 0x8002 << 16);
+            }
+            let bytes = count << 16 | frame.len() as u32;
+            expect(&mut bench, *request, *stride, bytes);
+            let at = 0x2_0000 + u64::from(*request) * 0x1000 + u64::from(*stride) * 256 + 2;
+            assert_eq!(bench.bytes(at, frame.len()), *frame);
+        }
+        expect(&mut bench, c, 3, 0x8001 << 16);
+        assert_eq!(bench.poll(RECEIVE), None);
     }
 }
