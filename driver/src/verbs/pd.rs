@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use uverbs_abi::handle;
 use uverbs_abi::types::{AccessFlags, MwType};
+use uverbs_abi::udata::mlx5::AllocPdResp;
 
 use super::address::{Address, AddressHandle};
-use super::context::{Context, ContextInner};
+use super::context::{Context, ContextInner, Family};
 use super::cq::CompletionQueue;
 use super::mr::{Dmabuf, MemoryRegion};
 use super::mw::MemoryWindow;
@@ -38,10 +39,12 @@ impl Drop for PdInner {
 impl ProtectionDomain {
     pub(super) fn new(context: &Context) -> Result<Self> {
         let context = Arc::clone(&context.inner);
-        let (handle, ()) = context
-            .uctx()
-            .alloc_pd()
-            .map_err(|errno| Error::kernel("make a protection domain", errno))?;
+        let handle = match &context.family {
+            // The kernel's mlx5 driver refuses who has no room for its number of the domain.
+            Family::Mlx5(context) => (context.uctx().alloc_pd::<AllocPdResp>()).map(|(pd, _)| pd),
+            Family::Rxe(uctx) => uctx.alloc_pd::<()>().map(|(pd, ())| pd),
+        };
+        let handle = handle.map_err(|errno| Error::kernel("make a protection domain", errno))?;
         Ok(Self {
             inner: Arc::new(PdInner { context, handle }),
         })

@@ -57,7 +57,8 @@ struct Arguments {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     cable_seed: u64,
     /// File to take orders from: whoever moves a file here has its lines done (cut, restore, loss P, reorder P, delay MS,
-    /// fail DEVICE, reset DEVICE, status; DEVICE is 0 or 1), and finds what came of each in FILE.answer.
+    /// fail DEVICE, reset DEVICE, mute DEVICE, unmute DEVICE, status; DEVICE is 0 or 1), and finds what came of each in
+    /// FILE.answer.
     #[arg(long, value_name = "FILE")]
     control: Option<PathBuf>,
 }

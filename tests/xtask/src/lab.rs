@@ -20,7 +20,7 @@ use crate::cargo;
 /// The mirror is the host's apt's, or $OXVERBS_DEBIAN_MIRROR.
 ///
 /// In the guest, `connectx ORDER` gives the mlx5 devices an order while they work: cut, restore, loss P, reorder P, delay MS,
-/// fail DEVICE, reset DEVICE, status (DEVICE is 0 or 1).
+/// fail DEVICE, reset DEVICE, mute DEVICE, unmute DEVICE, status (DEVICE is 0 or 1).
 ///
 /// Exit status: the command's, of two guests that of the first one that failed; 128 + N if signal N killed it; 124 after a
 /// timeout; 125 if the lab failed or the guest died.

@@ -146,6 +146,11 @@ fn alloc_pd(st: &mut State, fd: RawFd, request: &mut WriteRequest) -> Result<(),
     request.answer(pd::AllocPdResp { pd_handle });
     if st.config.family == Family::Mlx5 {
         let pdn = st.pd(fd, handle)?;
+        // Who has no room for it gets none (`mlx5_ib_alloc_pd`).
+        if request.uhw_room < size_of::<udata::mlx5::AllocPdResp>() {
+            st.dealloc_pd(fd, handle)?;
+            return Err(Errno(libc::EFAULT));
+        }
         request.answer_uhw(udata::mlx5::AllocPdResp { pdn });
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::MSIX_VECTORS;
@@ -9,12 +10,16 @@ use crate::host::Interrupts;
 
 /// One descriptor for each MSI-X vector that the guest has enabled.
 #[derive(Clone, Debug, Default)]
-pub(super) struct EventDescriptors(Arc<Mutex<Vec<Option<File>>>>);
+pub(super) struct EventDescriptors {
+    files: Arc<Mutex<Vec<Option<File>>>>,
+    /// Interrupts that are lost from now on.
+    lost: Arc<AtomicBool>,
+}
 
 impl EventDescriptors {
     /// Sets those from `start` on; what has no file is disabled.
     pub(super) fn set(&self, start: u32, count: u32, files: Vec<File>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         all.resize_with(usize::from(MSIX_VECTORS), || None);
         let mut files = files.into_iter();
         for place in all.iter_mut().skip(start as usize).take(count as usize) {
@@ -22,9 +27,14 @@ impl EventDescriptors {
         }
     }
 
+    /// Loses all interrupts from now on, or none.
+    pub(super) fn lose(&self, lost: bool) {
+        self.lost.store(lost, Ordering::Relaxed);
+    }
+
     /// Disables all of them.
     pub(super) fn clear(&self) {
-        self.0
+        self.files
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
@@ -33,7 +43,10 @@ impl EventDescriptors {
 
 impl Interrupts for EventDescriptors {
     fn raise(&self, vector: u16) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lost.load(Ordering::Relaxed) {
+            return;
+        }
+        let all = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Some(mut file)) = all.get(usize::from(vector)).map(Option::as_ref) else {
             log::debug!("vector {vector} is raised while the guest has it disabled");
             return;

@@ -100,7 +100,8 @@ pub fn serve(options: &Options) -> Result<(), ServeError> {
         }
     };
     if let Some(file) = &options.control {
-        orders::watch(cable, file);
+        let interrupts = ends.iter().map(|(end, _)| end.backend.events.clone());
+        orders::watch(cable, interrupts.collect(), file);
     }
     let served = thread::scope(|scope| {
         let threads: Vec<_> = ends

@@ -13,6 +13,7 @@ use std::{fs, thread};
 
 use super::backend::with;
 use super::cable::Cable;
+use super::interrupts::EventDescriptors;
 use crate::cable::{Chance, Faults};
 use crate::device::Device;
 
@@ -31,10 +32,14 @@ enum Order {
     Fail(usize),
     /// A device is reset as by its configuration space.
     Reset(usize),
+    /// The interrupts of a device are lost.
+    Mute(usize),
+    /// And arrive again.
+    Unmute(usize),
     Status,
 }
 
-const KNOWN: &str = "cut, restore, loss P, reorder P, delay MS, fail DEVICE, reset DEVICE, status";
+const KNOWN: &str = "cut, restore, loss P, reorder P, delay MS, fail DEVICE, reset DEVICE, mute DEVICE, unmute DEVICE, status";
 
 impl FromStr for Order {
     type Err = String;
@@ -51,14 +56,16 @@ impl FromStr for Order {
             ["delay", ms] => Order::Delay(Duration::from_millis(number(ms)?)),
             ["fail", device] => Order::Fail(number(device)? as usize),
             ["reset", device] => Order::Reset(number(device)? as usize),
+            ["mute", device] => Order::Mute(number(device)? as usize),
+            ["unmute", device] => Order::Unmute(number(device)? as usize),
             ["status"] => Order::Status,
             _ => return Err(format!("{line}: known are {KNOWN}")),
         })
     }
 }
 
-/// Does what a line says.
-fn obey(cable: &Cable, line: &str) -> Result<String, String> {
+/// Does what a line says. The cable has the devices, whose interrupts are beside it.
+fn obey(cable: &Cable, interrupts: &[EventDescriptors], line: &str) -> Result<String, String> {
     let order = line.parse()?;
     let change = |change: &dyn Fn(Faults) -> Faults| {
         let mut lanes = 0;
@@ -71,9 +78,12 @@ fn obey(cable: &Cable, line: &str) -> Result<String, String> {
             .then_some(())
             .ok_or("there is no cable".to_owned())
     };
-    let device = |number: usize| {
-        let device = cable.devices().get(number);
-        device.ok_or_else(|| format!("there is no device {number}"))
+    let missing = |number: usize| format!("there is no device {number}");
+    let device = |number: usize| cable.devices().get(number).ok_or_else(|| missing(number));
+    let lose = |number: usize, lost: bool| {
+        let of = interrupts.get(number).ok_or_else(|| missing(number))?;
+        of.lose(lost);
+        Ok::<(), String>(())
     };
     match order {
         Order::Cut => cable.set_cut(true),
@@ -84,6 +94,8 @@ fn obey(cable: &Cable, line: &str) -> Result<String, String> {
         // `MLX5_INITIAL_SEG_HEALTH_SYNDROME_FW_INTERNAL_ERR` of Linux' mlx5_ifc.h.
         Order::Fail(number) => with(device(number)?, |device| device.fail(1)),
         Order::Reset(number) => with(device(number)?, Device::reset_unasked),
+        Order::Mute(number) => lose(number, true)?,
+        Order::Unmute(number) => lose(number, false)?,
         Order::Status => {
             let mut said = String::new();
             for (number, lane) in cable.lanes().enumerate() {
@@ -96,7 +108,7 @@ fn obey(cable: &Cable, line: &str) -> Result<String, String> {
 }
 
 /// What is to be answered to all lines.
-fn answer(cable: &Cable, orders: &str) -> String {
+fn answer(cable: &Cable, interrupts: &[EventDescriptors], orders: &str) -> String {
     let mut answers = String::new();
     for line in orders
         .lines()
@@ -104,7 +116,7 @@ fn answer(cable: &Cable, orders: &str) -> String {
         .filter(|line| !line.is_empty())
     {
         log::info!("ordered: {line}");
-        let _ = match obey(cable, line) {
+        let _ = match obey(cable, interrupts, line) {
             Ok(said) => writeln!(answers, "ok {said}"),
             Err(why) => writeln!(answers, "error {why}"),
         };
@@ -113,7 +125,7 @@ fn answer(cable: &Cable, orders: &str) -> String {
 }
 
 /// Looks for orders in a file, for as long as the process lives.
-pub(super) fn watch(cable: Arc<Cable>, file: &Path) {
+pub(super) fn watch(cable: Arc<Cable>, interrupts: Vec<EventDescriptors>, file: &Path) {
     let beside = |end: &str| {
         let mut name = file.as_os_str().to_owned();
         name.push(end);
@@ -132,7 +144,7 @@ pub(super) fn watch(cable: Arc<Cable>, file: &Path) {
                 continue;
             }
             let orders = fs::read(&taken).unwrap_or_default();
-            let answers = answer(&cable, &String::from_utf8_lossy(&orders));
+            let answers = answer(&cable, &interrupts, &String::from_utf8_lossy(&orders));
             let written = fs::write(&new, answers).and_then(|()| fs::rename(&new, &done));
             if let Err(error) = written.and_then(|()| fs::remove_file(&taken)) {
                 log::warn!("answering orders: {error}");
@@ -152,6 +164,7 @@ mod tests {
         assert_eq!(order("loss 1%"), Ok(Order::Loss("0.01".parse().unwrap())));
         assert_eq!(order("delay 5"), Ok(Order::Delay(Duration::from_millis(5))));
         assert_eq!(order("reset 1"), Ok(Order::Reset(1)));
+        assert_eq!(order("mute 1"), Ok(Order::Mute(1)));
         for line in [
             "", "cut now", "loss", "loss 2", "delay x", "fail", "fail -1",
         ] {
@@ -162,8 +175,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_an_error() {
         let cable = Cable::none(Vec::new());
-        let answers = answer(&cable, "loss 1%\nfail 0\n\nnonsense\nstatus\n");
+        let answers = answer(&cable, &[], "loss 1%\nfail 0\nmute 0\n\nnonsense\nstatus\n");
         let words: Vec<&str> = answers.lines().map(|line| &line[..2]).collect();
-        assert_eq!(words, ["er", "er", "er", "ok"], "{answers}");
+        assert_eq!(words, ["er", "er", "er", "er", "ok"], "{answers}");
     }
 }

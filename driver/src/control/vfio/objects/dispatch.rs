@@ -7,6 +7,7 @@ use wqe_format::mlx5::firmware::eqe::{CqError, DctEvents, PortStateChangeEvent, 
 use wqe_format::mlx5::firmware::{EventType as Happened, PortChange};
 
 use super::Objects;
+use super::events::Purpose;
 use crate::sys::errno::Errno;
 
 /// Kinds of queues that events are about (Linux `mlx5/device.h` `MLX5_EVENT_QUEUE_TYPE_*`).
@@ -15,12 +16,12 @@ const QUEUE_PAIR: u8 = 0;
 impl Objects {
     /// Makes a completion channel.
     pub fn create_comp_channel(&self) -> Result<OwnedFd, Errno> {
-        self.files.make()
+        self.files.make(Purpose::Completions)
     }
 
     /// Makes a file of asynchronous events.
     pub fn alloc_async_event(&self) -> Result<OwnedFd, Errno> {
-        self.files.make()
+        self.files.make(Purpose::Events)
     }
 
     /// An entry of the asynchronous event queue: its type, what kind of a change, its data.

@@ -14,10 +14,20 @@ use crate::sys::errno::Errno;
 use crate::sys::fd::UverbsFd;
 use crate::sys::kernel::KernelRef;
 
+/// What a file is read for. Records of one kind have another size than those of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A completion channel.
+    Completions,
+    /// Asynchronous events.
+    Events,
+}
+
 /// The end of a pipe that the driver has.
 #[derive(Debug)]
 pub(super) struct EventFile {
     writer: PipeWriter,
+    purpose: Purpose,
     /// What the pipe is to the kernel: both ends have it, so a descriptor that a program gives back finds
     /// its other end, whatever number it has by now.
     inode: u64,
@@ -27,13 +37,14 @@ pub(super) struct EventFile {
 
 impl EventFile {
     /// A pipe: the end to write to, and the one for the program.
-    fn new() -> Result<(Self, OwnedFd), Errno> {
+    fn new(purpose: Purpose) -> Result<(Self, OwnedFd), Errno> {
         let (reader, writer) = pipe()?;
         // nobody who reads slowly holds up the events of others
         UverbsFd::borrowed(KernelRef::Linux, writer.as_raw_fd()).set_nonblocking(true)?;
         let file = Self {
             inode: inode_of(writer.as_raw_fd())?,
             writer,
+            purpose,
             waiting: Mutex::default(),
         };
         Ok((file, reader.into()))
@@ -108,8 +119,8 @@ pub(super) struct EventFiles {
 
 impl EventFiles {
     /// Makes one; the answer is the program's.
-    pub(super) fn make(&self) -> Result<OwnedFd, Errno> {
-        let (file, reader) = EventFile::new()?;
+    pub(super) fn make(&self, purpose: Purpose) -> Result<OwnedFd, Errno> {
+        let (file, reader) = EventFile::new(purpose)?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.retain(|file| !file.is_closed());
         files.push(Arc::new(file));
@@ -124,11 +135,13 @@ impl EventFiles {
         file.cloned().ok_or(Errno(libc::EBADF))
     }
 
-    /// Tells all of them, as the kernel tells each reader of what is no object's.
+    /// Tells each reader of asynchronous events, as the kernel does of what is no object's.
     pub(super) fn tell_all(&self, event_type: EventType, element: u64) {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         for file in files.iter() {
-            file.tell(event_type, element);
+            if file.purpose == Purpose::Events {
+                file.tell(event_type, element);
+            }
         }
     }
 }
@@ -200,7 +213,7 @@ mod tests {
 
     #[test]
     fn unread_records_go_with_their_object() {
-        let (file, reader) = EventFile::new().unwrap();
+        let (file, reader) = EventFile::new(Purpose::Completions).unwrap();
         for handle in [1, 2, 1, 3, 1] {
             file.completion(handle);
         }
@@ -215,7 +228,7 @@ mod tests {
     /// More than the pipe holds: what waits outside of it is looked at too, and follows in its place.
     #[test]
     fn records_that_wait_for_room_are_taken_back_too() {
-        let (file, reader) = EventFile::new().unwrap();
+        let (file, reader) = EventFile::new(Purpose::Completions).unwrap();
         for handle in 0..20_000 {
             file.completion(handle % 2);
         }
@@ -232,11 +245,26 @@ mod tests {
 
     #[test]
     fn events_of_another_kind_stay() {
-        let (file, _reader) = EventFile::new().unwrap();
+        let (file, _reader) = EventFile::new(Purpose::Events).unwrap();
         file.tell(EventType::CQ_ERR, 1);
         file.tell(EventType::COMM_EST, 1);
         assert_eq!(file.read_of(1, 2, &[EventType::CQ_ERR]), 1);
         assert_eq!(file.read_of(1, 1, &[EventType::CQ_ERR]), 1);
         assert_eq!(file.read_of(1, 1, &[EventType::COMM_EST]), 0);
+    }
+
+    /// Who waits for completions does not read of the port: the record would be taken for a completion's.
+    #[test]
+    fn events_of_the_device_come_to_no_completion_channel() {
+        let files = EventFiles::default();
+        let channel = files.make(Purpose::Completions).unwrap();
+        let events = files.make(Purpose::Events).unwrap();
+        files.tell_all(EventType::PORT_ERR, 1);
+        let unread = |reader: &OwnedFd| {
+            let file = files.find(reader.as_raw_fd()).unwrap();
+            file.take_back(1, u32::MAX, |_| true)
+        };
+        let record = size_of::<AsyncEvent>() as u32;
+        assert_eq!((unread(&channel), unread(&events)), (0, record));
     }
 }
