@@ -43,6 +43,7 @@ pub(super) fn golden(program: &str, opcode: &str) -> Vec<u8> {
     let texts = [
         include_str!("mlx5_core.trace"),
         include_str!("mlx5_roce.trace"),
+        include_str!("mlx5_xrc.trace"),
     ];
     let title = format!("{program} {opcode}");
     let lines = texts.iter().flat_map(|text| text.lines());

@@ -3,6 +3,7 @@
 mod commands;
 mod golden;
 mod golden_roce;
+mod golden_xrc;
 mod refusals;
 
 use std::collections::VecDeque;
