@@ -1,4 +1,4 @@
-//! What the device's port counts, where a kernel tells of it in sysfs.
+//! What the device's port counts, as a kernel tells of it in sysfs.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -11,6 +11,7 @@ use super::context::Context;
 use super::cq::CompletionQueue;
 use super::mr::{MemoryRegion, RegionSlice};
 use super::qp::{FlowRule, QpAttributes, QueuePair, RawPacket};
+use crate::control::vfio::Held;
 use crate::control::vfio::neighbour::{Cache, Gid, Heard, Mac, Network, Said};
 use crate::control::vfio::objects::Objects;
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ struct Shared {
     mac: Mac,
     cache: Cache,
     port: Mutex<Port>,
-    objects: Arc<Objects>,
+    objects: Held,
 }
 
 /// Where frames leave and arrive.
@@ -65,7 +66,7 @@ impl Station {
             mac: objects.mac().map_err(failed)?,
             cache: Cache::default(),
             port: Mutex::new(port),
-            objects: objects.clone(),
+            objects: Held::new(objects.clone()),
         });
         objects.listen_to_neighbours().map_err(failed)?;
         let network: Arc<dyn Network> = shared.clone();

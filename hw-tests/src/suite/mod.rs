@@ -70,6 +70,10 @@ pub(crate) enum Need {
     QueuePairs(u32),
     /// The kernel has the device, and tells of it in sysfs; a device that this process drives is in no sysfs.
     Sysfs,
+    /// The port's counters can be read.
+    Counters,
+    /// A counter of this name.
+    Counter(&'static str),
     /// Both ends in this process: the case looks at the far end with more than verbs, or times it.
     Loopback,
 }
@@ -104,6 +108,13 @@ impl Need {
             }
             Self::Sysfs => crate::verbs::core::is_driven(env.device_name())
                 .then(|| "this process drives the device, sysfs does not know it".to_owned()),
+            Self::Counters => env
+                .v()
+                .counters(env.port)?
+                .is_empty()
+                .then(|| "nobody tells the port's counters".to_owned()),
+            Self::Counter(name) => (!env.v().counters(env.port)?.contains_key(name))
+                .then(|| format!("the device has no counter {name}")),
             Self::Loopback => env
                 .far
                 .is_some()

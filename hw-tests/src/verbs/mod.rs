@@ -14,6 +14,7 @@ pub(crate) mod types;
 
 use std::time::{Duration, Instant};
 
+use crate::counters::Counters;
 use types::*;
 
 /// A device, opened. Objects live until they are destroyed or the process ends.
@@ -25,6 +26,8 @@ pub(crate) trait Verbs: Send + Sync {
     fn port(&self, port: u8) -> Answer<PortAttr>;
     fn gid(&self, port: u8, index: u32) -> Answer<[u8; 16]>;
     fn pkey(&self, port: u8, index: u16) -> Answer<u16>;
+    /// What the port counts; nothing of a device that nobody tells the counters of.
+    fn counters(&self, port: u8) -> Answer<Counters>;
 
     fn buffer(&self, len: u64) -> Answer<Buf>;
     fn write(&self, buf: Buf, offset: u64, bytes: &[u8]) -> Answer<()>;

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 
 use super::types::*;
 use super::{Rereg, Verbs, poll_until};
+use crate::counters::Counters;
 
 /// A fault that a provider or a device could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -234,6 +235,7 @@ impl Verbs for Planted {
         fn port(port: u8) -> Answer<PortAttr>;
         fn gid(port: u8, index: u32) -> Answer<[u8; 16]>;
         fn pkey(port: u8, index: u16) -> Answer<u16>;
+        fn counters(port: u8) -> Answer<Counters>;
         fn buffer(len: u64) -> Answer<Buf>;
         fn write(buf: Buf, offset: u64, bytes: &[u8]) -> Answer<()>;
         fn alloc_pd() -> Answer<Pd>;

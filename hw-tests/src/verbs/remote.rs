@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::types::*;
 use super::{Rereg, Verbs};
+use crate::counters::Counters;
 
 /// First line of the peer's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,6 +149,7 @@ macro_rules! calls {
 
 calls! {
     fn device() -> Answer<DeviceAttr>;
+    fn counters(port: val u8) -> Answer<Counters>;
     fn port(port: val u8) -> Answer<PortAttr>;
     fn gid(port: val u8, index: val u32) -> Answer<[u8; 16]>;
     fn pkey(port: val u8, index: val u16) -> Answer<u16>;

@@ -112,7 +112,8 @@ pub(crate) fn write(device: &mut Device, offset: u64, from: &[u8]) {
             COMMAND_LOW => {
                 device.segment.low = value & 0xffff_f000;
                 device.segment.interface = (value >> 8 & 7) as u8;
-                if device.segment.interface == INTERFACE_SOFTWARE_RESET {
+                let stops = device.segment.interface == INTERFACE_DISABLED && device.hca.may_stop;
+                if stops || device.segment.interface == INTERFACE_SOFTWARE_RESET {
                     device.reset_firmware();
                     device.segment.interface = INTERFACE_DISABLED;
                 }

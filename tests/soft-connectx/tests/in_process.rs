@@ -2,7 +2,7 @@
 
 #![cfg(feature = "in-process")]
 
-use oxverbs::{Context, WcOpcode};
+use oxverbs::{Context, Rc, WcOpcode};
 use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
 
@@ -15,6 +15,7 @@ mod traffic;
 mod xrc;
 
 use ends::{End, connected, device, open, writes_on_a_channel};
+use traffic::ALL;
 
 /// SEND, WRITE and READ of more than a packet, both ways, with every byte checked.
 fn exchange(ends: &mut [End; 2], seed: u8) {
@@ -154,4 +155,44 @@ fn nothing_is_left_behind() {
     }
     assert_eq!(device.mappings(), 0);
     assert_eq!(device.mapped_pages(), 0);
+}
+
+/// Bytes that nobody wants go nowhere, and those that nobody gives are zero.
+#[test]
+fn lists_may_have_gaps() {
+    let device = device(LinkLayer::InfiniBand, 1);
+    let context = Context::over_pci(device).unwrap();
+    let pd = context.protection_domain().unwrap();
+    let mut cq = context.completion_queue(16).unwrap();
+    let builder = pd.queue_pair::<Rc>(&cq);
+    let builder = builder.max_send_sge(3).max_recv_sge(3);
+    let mut qp = builder.create().unwrap();
+    traffic::connect(&mut qp, 0);
+    let region = pd.allocate(4096, ALL).unwrap();
+    let nothing = pd.null_region().unwrap();
+    let [given, wanted] = [0, 2000];
+    region.copy_in(given, &[1; 300]);
+    region.copy_in(wanted, &[2; 300]);
+
+    // 100 bytes, 50 of nothing, 100 more; of those that arrive the 30 in front of the last 40 go nowhere.
+    let receives = [
+        region.sge(wanted..wanted + 180),
+        nothing.sge(30),
+        region.sge(wanted + 180..wanted + 220),
+    ];
+    // SAFETY: the region outlives the queue pair and is never lent as a slice.
+    unsafe { qp.recv_half().post_sges(1, &receives) }.unwrap();
+    let mut batch = qp.send_batch();
+    batch.send(2).signaled().sges(&[
+        region.sge(given..given + 100),
+        nothing.sge(50),
+        region.sge(given + 100..given + 200),
+    ]);
+    // SAFETY: as above.
+    unsafe { batch.post() }.unwrap();
+    for _ in 0..2 {
+        traffic::good(&mut cq);
+    }
+    let expected = [vec![1; 100], vec![0; 50], vec![1; 70], vec![2; 80]].concat();
+    assert_eq!(region.to_vec(wanted..wanted + 300), expected);
 }

@@ -2,7 +2,8 @@
 
 #![cfg(feature = "in-process")]
 
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use oxverbs::control::vfio::command::Commands;
@@ -97,6 +98,54 @@ fn a_reset_by_somebody_else_is_noticed_and_the_device_opens_again() {
     }
     nothing_left(&devices);
     works(&devices);
+}
+
+/// What a device was told.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn has(&self, word: &str) -> bool {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).contains(word)
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A device that is stopped instead of taken down is gone with all that was made, and opens again.
+#[test]
+fn a_fast_close_leaves_nothing_either() {
+    for fast_close in [true, false] {
+        let devices = [device(1), device(2)];
+        let _cable = Cable::new(&devices[0], &devices[1]);
+        let log = Log::default();
+        {
+            let options = Options {
+                fast_close,
+                ..Options::default()
+            };
+            let one = Context::over_pci_with(devices[0].clone(), options).unwrap();
+            let other = Context::over_pci(devices[1].clone()).unwrap();
+            traffic(&mut connected(&one, &other));
+            let trace = Box::new(log.clone());
+            devices[0].with(|device| device.trace(trace));
+        }
+        nothing_left(&devices);
+        assert!(log.has("TEARDOWN_HCA"), "fast: {fast_close}");
+        for command in ["DESTROY_EQ", "MANAGE_PAGES", "DISABLE_HCA"] {
+            assert_eq!(log.has(command), !fast_close, "{command}");
+        }
+        works(&devices);
+        nothing_left(&devices);
+    }
 }
 
 /// A link that is cut in mid-traffic ends the connection by retries; events tell of it, and it works when it is mended.

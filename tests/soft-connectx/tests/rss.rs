@@ -1,11 +1,12 @@
-//! Packets spread over receive queues by a hash, through the userspace driver: between devices in this process.
+//! Packets spread over receive queues by a hash, and their times, through the userspace driver: between devices in this
+//! process.
 
 #![cfg(feature = "in-process")]
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use oxverbs::control::kernel::{Uctx, UserMr};
 use oxverbs::control::mlx5::Mlx5Context;
@@ -18,12 +19,13 @@ use oxverbs::data::mlx5::{Completion, CompletionQueue, RecvQueue};
 use oxverbs::ffi_core::uverbs_abi::handle::{Cq, Flow, Pd};
 use oxverbs::ffi_core::uverbs_abi::types::{AccessFlags, QpType};
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::{RxHashFields, RxHashFunction};
-use oxverbs::ffi_core::uverbs_abi::write::flow::FlowAttr;
+use oxverbs::ffi_core::uverbs_abi::write::flow::{EthFilter, FlowAttr, FlowSpecEth, FlowSpecHdr};
 use oxverbs::ffi_core::uverbs_abi::write::wq::ExModifyWq;
 use oxverbs::{Context, QueuePair, RawPacket, WcStatus};
 use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
 use wqe_format::rxe::Sge;
+use zerocopy::IntoBytes;
 
 mod frames;
 
@@ -46,6 +48,11 @@ const SLOT: usize = 256;
 /// A type that nobody has (IEEE 802, local experimental), and that of IPv4.
 const EXPERIMENTAL: u16 = 0x88b5;
 const IPV4: u16 = 0x0800;
+/// Addresses that are nobody's (IEEE 802, locally administered).
+const TO: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const FROM: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// `IB_FLOW_SPEC_ETH` (`include/rdma/ib_verbs.h`, which uapi has no name for).
+const ETH: u32 = 0x20;
 
 /// Work queues with a table, and who spreads packets over them. What uses others comes before them.
 struct Spread {
@@ -95,6 +102,7 @@ impl Spread {
         let (pd, ()) = context.uctx().alloc_pd().unwrap();
         let request = CqRequest {
             cqe: (QUEUES * RECEIVES) as u32,
+            wall_clock: true,
             ..CqRequest::default()
         };
         let (object, cq) = context.create_cq(&request).unwrap();
@@ -135,13 +143,29 @@ impl Spread {
             ..RssRequest::default()
         });
         let qp = qp.unwrap();
-        // All packets.
+        // What the test sends, and not what the other port's driver says of its addresses.
+        let ours = FlowSpecEth {
+            hdr: FlowSpecHdr {
+                r#type: ETH,
+                size: size_of::<FlowSpecEth>() as u16,
+                ..FlowSpecHdr::default()
+            },
+            val: EthFilter {
+                dst_mac: TO,
+                ..EthFilter::default()
+            },
+            mask: EthFilter {
+                dst_mac: [0xff; 6],
+                ..EthFilter::default()
+            },
+        };
         let attr = FlowAttr {
+            num_of_specs: 1,
             port: 1,
             ..FlowAttr::default()
         };
         let uctx = context.uctx();
-        let rule = uctx.create_flow_mlx5(qp.handle(), &attr, &[], None);
+        let rule = uctx.create_flow_mlx5(qp.handle(), &attr, ours.as_bytes(), None);
         Spread {
             rule: rule.unwrap(),
             _qp: qp,
@@ -152,6 +176,21 @@ impl Spread {
             context,
             _memory: memory,
         }
+    }
+
+    /// When the next packet came, by the device's clock and by the system's, in nanoseconds.
+    fn next_time(&mut self) -> (u64, u64) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.cq.start_poll().is_err() {
+            assert!(Instant::now() < deadline, "no packet in time");
+            std::thread::yield_now();
+        }
+        let times = (
+            self.cq.read_completion_ts(),
+            self.cq.read_completion_wallclock_ns(),
+        );
+        self.cq.end_poll();
+        times
     }
 
     /// Which queue the next packet comes to, and its length.
@@ -210,8 +249,7 @@ impl Connection {
 }
 
 fn ethernet(ether_type: u16, payload: &[u8]) -> Vec<u8> {
-    let addresses = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-    [&addresses[..], &ether_type.to_be_bytes(), payload].concat()
+    [&TO[..], &FROM, &ether_type.to_be_bytes(), payload].concat()
 }
 
 /// Who sends, and the queues that packets are spread over.
@@ -298,4 +336,38 @@ fn packets_without_a_hash_come_to_the_first_of_the_table() {
         let frame = ethernet(EXPERIMENTAL, &[number; 60]);
         assert_eq!(ends.queue_of(&frame), 2);
     }
+}
+
+/// The clock's page is kept for as long as the device is open, and goes on with the device's clock.
+#[test]
+fn packets_have_the_times_at_which_they_came() {
+    let mut ends = Ends::new(&[0]);
+    let context = ends.spread.context.clone();
+    let wall = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.unwrap().as_nanos() as u64
+    };
+    let (page, _keep) = context.clock_page().unwrap();
+    let first = page.read().unwrap();
+    // nanoseconds between the system's clock and the device's, which are both looked at while the other may run
+    const APART: u64 = 50_000_000;
+    let mut before = 0;
+    for _ in 0..4 {
+        let frame = ethernet(EXPERIMENTAL, &[7; 60]);
+        let (began, ticks) = (wall(), context.read_clock().unwrap());
+        frames::post(&mut ends.qp, &ends.region, &frame);
+        assert_eq!(ends.sent.spin().status(), WcStatus::SUCCESS);
+        let (came, at) = ends.spread.next_time();
+        let (ended, later) = (wall(), context.read_clock().unwrap());
+        assert!((ticks..=later).contains(&came), "{ticks} {came} {later}");
+        let range = began - APART..ended + APART;
+        assert!(range.contains(&at), "{range:?} {at}");
+        assert!(at > before, "{before} {at}");
+        before = at;
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    let last = page.read().unwrap();
+    assert!(last.last_cycles > first.last_cycles && last.nsec > first.nsec);
+    let passed = first.to_ns(last.last_cycles);
+    assert!(passed.abs_diff(last.nsec) < 1000, "{passed} {last:?}");
 }

@@ -27,6 +27,7 @@ use uverbs_abi::write::device::QueryDevice;
 use uverbs_abi::write::{WriteCall, WriteCommand};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::control::vfio::Held;
 use crate::control::vfio::objects::Objects;
 use crate::sys::errno::Errno;
 use crate::sys::eventfd::eventfd;
@@ -68,7 +69,7 @@ pub struct Uctx {
     /// Methods that the kernel answered not to know; see [`Bit`].
     unknown: [AtomicU64; WORDS],
     /// Who answers instead of the kernel.
-    objects: Option<Arc<Objects>>,
+    objects: Option<Held>,
 }
 
 /// Objects have at most 8 methods each, and there are 17 of them in the core.
@@ -186,13 +187,13 @@ impl Uctx {
             driver: DriverId::MLX5,
             framing: WriteFraming::Plain,
             unknown: Default::default(),
-            objects: Some(objects),
+            objects: Some(Held::new(objects)),
         })
     }
 
     /// The objects of a device that this process drives itself; `None` if the kernel answers.
     pub fn objects(&self) -> Option<&Arc<Objects>> {
-        self.objects.as_ref()
+        self.objects.as_deref()
     }
 
     /// The descriptor, for doorbells, mappings and further commands.

@@ -103,6 +103,9 @@ struct Port {
     grh_required: bool,
 }
 
+/// What keeps a clock page.
+pub type ClockKeep = Arc<dyn Any + Send + Sync>;
+
 /// An open mlx5 device: what all of its objects share.
 pub struct Mlx5Context {
     uctx: Arc<DeviceFile>,
@@ -120,7 +123,7 @@ pub struct Mlx5Context {
     numbers: Numbers,
     tables: Tables,
     error_log: Arc<ErrorLog>,
-    clock_info: Option<Arc<SharedMapping>>,
+    clock_info: Option<(ClockPage, ClockKeep)>,
     core_clock: Option<(SharedMapping, usize)>,
 }
 
@@ -167,11 +170,10 @@ impl Mlx5Context {
         let page = page_size();
         let (total, low_latency) = environment.bfregs(page).map_err(OpenError::Environment)?;
         let limits = ContextLimits::new(&answer.info.udata, page)?;
-        let clock_info = limits
-            .clock_info
-            .then(|| map_clock(&uctx, MmapCommand::CLOCK_INFO, CLOCK_INFO_V1.into()))
-            .flatten()
-            .map(Arc::new);
+        let clock_info = match limits.clock_info {
+            true => clock_info(&uctx),
+            false => None,
+        };
         let core_clock = limits.core_clock_offset.and_then(|offset| {
             let mapping = map_clock(&uctx, MmapCommand::CORE_CLOCK, 0)?;
             Some((mapping, usize::try_from(offset).ok()?))
@@ -353,12 +355,8 @@ impl Mlx5Context {
     }
 
     /// The page that turns the device's time into wall-clock time, with what keeps it.
-    pub fn clock_page(&self) -> Option<(ClockPage, Arc<SharedMapping>)> {
-        let mapping = self.clock_info.clone()?;
-        // SAFETY: a page of the kernel's, which is longer than 56 bytes and stays as long as the mapping
-        // that is handed out with it.
-        let page = unsafe { ClockPage::new(mapping.start()) };
-        Some((page, mapping))
+    pub fn clock_page(&self) -> Option<(ClockPage, ClockKeep)> {
+        self.clock_info.clone()
     }
 
     /// The register from which the device's time is read, 8 bytes in its order, as long as the context lives; `None` if it is
@@ -437,6 +435,20 @@ pub fn uctx(fd: UverbsFd) -> Result<Uctx, Errno> {
 }
 
 /// A page of a clock; `None` if the kernel does not map it, which only costs the feature.
+/// The page that turns the device's time into wall-clock time: the kernel's, or that of who drives the device.
+fn clock_info(uctx: &Uctx) -> Option<(ClockPage, ClockKeep)> {
+    if let Some(objects) = uctx.objects() {
+        let clock = objects.platform().clock()?;
+        // SAFETY: a page of memory, which is longer than 56 bytes and stays as long as the clock that is handed out with it.
+        let page = unsafe { ClockPage::new(clock.start()) };
+        return Some((page, clock));
+    }
+    let mapping = map_clock(uctx, MmapCommand::CLOCK_INFO, CLOCK_INFO_V1.into())?;
+    // SAFETY: a page of the kernel's, which is longer than 56 bytes and stays as long as the mapping that is handed out with it.
+    let page = unsafe { ClockPage::new(mapping.start()) };
+    Some((page, Arc::new(mapping)))
+}
+
 fn map_clock(uctx: &Uctx, command: MmapCommand, index: u32) -> Option<SharedMapping> {
     let offset = mmap::offset(command, index, page_size() as u64)?;
     SharedMapping::map_read_only(uctx.fd(), page_size().max(UAR_SIZE), offset).ok()

@@ -8,6 +8,7 @@ use uverbs_abi::udata::mlx5::mmap::{self, MmapCommand};
 
 use super::file::DeviceFile;
 use super::uar::{PageKind, PageMemory, PageSource, UarPage};
+use crate::control::vfio::Held;
 use crate::control::vfio::objects::Objects;
 use crate::sys::errno::Errno;
 use crate::sys::mapping::SharedMapping;
@@ -107,13 +108,13 @@ impl PageSource for KernelPages {
 /// A device that this process drives as a source of pages.
 #[derive(Debug)]
 pub(super) struct DrivenPages {
-    objects: Arc<Objects>,
+    objects: Held,
 }
 
 /// The device's page behind a mapping.
 #[derive(Debug)]
 struct Driven {
-    objects: Arc<Objects>,
+    objects: Held,
     number: u32,
 }
 
@@ -128,7 +129,9 @@ impl Drop for Driven {
 
 impl DrivenPages {
     pub(super) fn new(objects: Arc<Objects>) -> Self {
-        Self { objects }
+        Self {
+            objects: Held::new(objects),
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! A device that is up, as its objects want it.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use wqe_format::mlx5::firmware::EventType;
 
+use super::clock::Clock;
 use super::eq::UAR_PAGE;
 use super::events::EventSink;
 use super::hca::{Hca, HcaError, Options};
@@ -70,6 +71,14 @@ impl Platform for Hca {
 
     fn timer(&self) -> Result<u64, Errno> {
         Hca::timer(self)
+    }
+
+    fn visits(&self) -> Arc<Mutex<()>> {
+        Hca::visits(self).clone()
+    }
+
+    fn clock(&self) -> Option<Arc<Clock>> {
+        Hca::clock(self).cloned()
     }
 
     fn doorbell_page(&self, number: u32) -> Result<BarMapping, Errno> {

@@ -6,13 +6,14 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use wqe_format::mlx5::firmware::EventType;
 use wqe_format::mlx5::firmware::eqe::{CompEvent, Eqe, PagesReqEvent};
 
+use super::clock::Clock;
 use super::command::CommandQueue;
 use super::eq::EventQueue;
 use super::pages::DevicePages;
@@ -52,20 +53,30 @@ pub(super) struct Shared {
     /// By interrupt vector.
     pub(super) interrupts: Vec<OwnedFd>,
     pub(super) sink: Mutex<Option<Weak<dyn EventSink>>>,
+    /// Of a device that has a clock.
+    pub(super) clock: OnceLock<Arc<Clock>>,
+    /// Locked while a thread has a share in the sink, which may be the last.
+    pub(super) visits: Arc<Mutex<()>>,
 }
 
 impl Shared {
-    fn sink(&self) -> Option<Arc<dyn EventSink>> {
-        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.as_ref().and_then(Weak::upgrade)
+    /// Tells the sink something, if there still is one.
+    fn tell(&self, what: impl FnOnce(&dyn EventSink)) {
+        // Ends after the share does.
+        let _visit = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = {
+            let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+            sink.as_ref().and_then(Weak::upgrade)
+        };
+        if let Some(sink) = sink {
+            what(&*sink);
+        }
     }
 
     /// The device has failed.
     pub(super) fn fail(&self) {
         self.commands.fail();
-        if let Some(sink) = self.sink() {
-            sink.failed();
-        }
+        self.tell(|sink| sink.failed());
     }
 }
 
@@ -153,8 +164,16 @@ fn run(
                 queue.arm();
             }
         }
-        if task == Task::Events && pulse.stopped(shared) {
-            shared.fail();
+        if task == Task::Events {
+            match pulse.look(shared) {
+                Some(true) => shared.fail(),
+                Some(false) => {
+                    if let Some(clock) = shared.clock.get() {
+                        clock.refresh(&*shared.pci);
+                    }
+                }
+                None => {}
+            }
         }
     }
 }
@@ -176,15 +195,11 @@ fn handle(shared: &Shared, task: Task, entry: &[u8]) {
         }
         EventType::CMD => shared.commands.look(),
         EventType::COMP => {
-            if let (Some(sink), Ok(data)) = (shared.sink(), CompEvent::new(data)) {
-                sink.completion(data.cq_number());
+            if let Ok(data) = CompEvent::new(data) {
+                shared.tell(|sink| sink.completion(data.cq_number()));
             }
         }
-        _ => {
-            if let Some(sink) = shared.sink() {
-                sink.event(kind, entry.event_sub_type(), data);
-            }
-        }
+        _ => shared.tell(|sink| sink.event(kind, entry.event_sub_type(), data)),
     }
 }
 
@@ -218,11 +233,11 @@ impl Pulse {
         }
     }
 
-    /// Whether the device has failed since it was looked at last.
-    fn stopped(&mut self, shared: &Shared) -> bool {
+    /// Whether the device has failed since it was looked at last, if it is time to look.
+    fn look(&mut self, shared: &Shared) -> Option<bool> {
         let now = Instant::now();
         if self.dead || now - self.looked < HEALTH {
-            return false;
+            return None;
         }
         self.looked = now;
         self.dead = match shared.commands.health() {
@@ -234,6 +249,6 @@ impl Pulse {
             Health::Good(_) => now - self.beat > SILENCE,
             Health::Failed(_) | Health::Gone => true,
         };
-        self.dead
+        Some(self.dead)
     }
 }

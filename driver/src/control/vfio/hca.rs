@@ -4,13 +4,14 @@
 //! one function in user space needs of it.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use wqe_format::mlx5::firmware::hca::TeardownHcaIn;
+use wqe_format::mlx5::firmware::hca::{TeardownHcaIn, TeardownHcaOut};
 use wqe_format::mlx5::firmware::{EventType, Opcode};
 
-use super::command::{CommandError, CommandQueue, Commands};
+use super::clock::Clock;
+use super::command::{CommandCause, CommandError, CommandQueue, Commands};
 use super::eq::{self, EventQueue, Request};
 use super::events::{EventSink, Reader, Shared, Task};
 use super::memory::Iommu;
@@ -24,6 +25,12 @@ use crate::sys::process::ProcessId;
 /// Entries of event queues, as a logarithm, where the device has as many (Linux `MLX5_NUM_ASYNC_EQE`).
 const LOG_EVENTS: u8 = 12;
 
+/// Profile of TEARDOWN_HCA before the device is stopped by its register (`mlx5_ifc.h`
+/// `MLX5_TEARDOWN_HCA_IN_PROFILE_PREPARE_FAST_TEARDOWN`).
+const PREPARE_FAST: u16 = 2;
+/// How long that may take (Linux `MLX5_TO_TEARDOWN_MS` of a fast teardown).
+const STOPPING: Duration = Duration::from_secs(3);
+
 /// How a device is driven.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -33,6 +40,9 @@ pub struct Options {
     pub firmware_time: Duration,
     /// Completion vectors: event queues that completion queues choose from.
     pub completion_vectors: u16,
+    /// Closes the device without taking it down piece by piece, where it can: it stops with everything that is still made, in
+    /// a command and a register, and the next open resets it. For who has very many objects or pages.
+    pub fast_close: bool,
 }
 
 impl Default for Options {
@@ -41,6 +51,7 @@ impl Default for Options {
             command_time: Duration::from_secs(60),
             firmware_time: Duration::from_secs(120),
             completion_vectors: 2,
+            fast_close: false,
         }
     }
 }
@@ -56,6 +67,7 @@ pub struct Hca {
     readers: Vec<Reader>,
     completion_queues: Vec<u8>,
     firmware: [u16; 3],
+    fast_close: bool,
 }
 
 impl Hca {
@@ -87,6 +99,8 @@ impl Hca {
             commands,
             interrupts,
             sink: Default::default(),
+            clock: Default::default(),
+            visits: Default::default(),
         };
         // From here on `drop` takes the device down as far as it came.
         let mut hca = Self {
@@ -97,6 +111,7 @@ impl Hca {
             readers: Vec::new(),
             completion_queues: Vec::new(),
             firmware,
+            fast_close: false,
         };
         hca.bring_up()?;
         hca.start_events(options)?;
@@ -128,6 +143,13 @@ impl Hca {
         let general = start::general(&run)?;
         let uar = start::alloc_uar(&run)?;
         self.uar = Some(uar);
+        self.fast_close = options.fast_close && general.fast_teardown();
+        let clock = Clock::new(&*self.shared.pci, general.device_frequency_khz());
+        let clock = clock.map_err(|errno| HcaError::Process("read the device's clock", errno))?;
+        if let Some(clock) = clock {
+            // the first and only one
+            let _ = self.shared.clock.set(Arc::new(clock));
+        }
         let log_size = LOG_EVENTS.min(general.log_max_eq_sz()).max(6);
         let vectors = self.shared.interrupts.len() as u16;
         let make = |index: u16, events| {
@@ -186,6 +208,16 @@ impl Hca {
         segment::timer(&**self.pci())
     }
 
+    /// The page that turns it into the system's time, if the device has a clock.
+    pub fn clock(&self) -> Option<&Arc<Clock>> {
+        self.shared.clock.get()
+    }
+
+    /// Locked while the thread that reads events has a share in who is told of them.
+    pub fn visits(&self) -> &Arc<Mutex<()>> {
+        &self.shared.visits
+    }
+
     /// Numbers of the event queues of completion vectors.
     pub fn completion_event_queues(&self) -> &[u8] {
         &self.completion_queues
@@ -200,6 +232,30 @@ impl Hca {
     /// Whether this process opened it, rather than a parent.
     pub fn is_ours(&self) -> bool {
         self.owner.is_current()
+    }
+
+    /// Stops the device as it is (Linux `mlx5_cmd_fast_teardown_hca`).
+    fn stop(&mut self) -> Result<(), CommandError> {
+        // Their memory stays until the device has stopped.
+        let mut queues = Vec::new();
+        for reader in &mut self.readers {
+            queues.extend(reader.end());
+        }
+        let mut teardown = TeardownHcaIn::zeroed();
+        teardown
+            .set_opcode(Opcode::TEARDOWN_HCA.0)
+            .set_profile(PREPARE_FAST);
+        let mut answer = TeardownHcaOut::zeroed();
+        let commands = &self.shared.commands;
+        commands.execute(teardown.as_bytes(), answer.as_bytes_mut())?;
+        let other = |errno| CommandError::other(Opcode::TEARDOWN_HCA, CommandCause::Process(errno));
+        if answer.state() {
+            return Err(other(Errno(libc::EIO)));
+        }
+        segment::disable(&*self.shared.pci, STOPPING).map_err(other)?;
+        self.shared.pages.forget();
+        drop(queues);
+        Ok(())
     }
 
     /// Takes the device down in order. An error leaves it half way.
@@ -235,7 +291,10 @@ impl Drop for Hca {
         if !self.is_ours() {
             return;
         }
-        let down = self.take_down();
+        let down = match self.fast_close {
+            true => self.stop(),
+            false => self.take_down(),
+        };
         let pages_left = self.device_pages() > 0;
         // A device that did not go down in order, or kept pages, still writes memory until it is reset.
         if (down.is_err() || pages_left) && self.shared.pci.reset().is_ok() {

@@ -7,6 +7,7 @@
 //! | [`command`] | the command queue |
 //! | [`memory`] | what of the process' memory the device reaches |
 //! | [`hca`] | bringing the device up and down |
+//! | [`clock`] | the device's time as the system's |
 //! | [`events`] | event queues, pages on request, health |
 //! | [`objects`] | verbs as firmware commands |
 //!
@@ -32,11 +33,13 @@
 //! channels and the file of asynchronous events are pipes; the event thread writes into them the records that the kernel
 //! would (`ib_uverbs_comp_event_desc`, `ib_uverbs_async_event_desc`), so who reads or polls them sees no difference either.
 
+pub mod clock;
 pub mod command;
 mod driven;
 mod eq;
 pub mod events;
 pub mod hca;
+mod held;
 mod iova;
 pub mod linux;
 pub mod memory;
@@ -50,3 +53,4 @@ mod start;
 mod test_device;
 
 pub use driven::open;
+pub(crate) use held::Held;

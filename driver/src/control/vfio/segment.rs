@@ -25,6 +25,11 @@ const GONE: u32 = u32::MAX;
 /// Bytes of the page that the command queue has.
 const PAGE: u32 = 4096;
 
+/// `nic_interface` beside the queue's address, and the state in which nobody drives the device
+/// (`MLX5_INITIAL_SEG_NIC_INTERFACE_DISABLED`).
+const INTERFACE: u32 = 8;
+const DISABLED: u32 = 1;
+
 /// What the device says of its command queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -99,6 +104,20 @@ pub(super) fn command_queue(pci: &dyn Pci) -> Result<Shape, Errno> {
 pub(super) fn set_command_queue(pci: &dyn Pci, iova: u64) -> Result<(), Errno> {
     pci.write_be32(QUEUE_HIGH, (iova >> 32) as u32)?;
     Ok(pci.write_be32(QUEUE_LOW, iova as u32 & !(PAGE - 1))?)
+}
+
+/// Stops the device by its register: nothing is read or written any more. `ETIMEDOUT`.
+pub(super) fn disable(pci: &dyn Pci, time: Duration) -> Result<(), Errno> {
+    let queue = read(pci, QUEUE_LOW)? & !(PAGE - 1);
+    pci.write_be32(QUEUE_LOW, queue | DISABLED << INTERFACE)?;
+    let deadline = Instant::now() + time;
+    while read(pci, QUEUE_LOW)? >> INTERFACE & 7 != DISABLED {
+        if Instant::now() >= deadline {
+            return Err(Errno(libc::ETIMEDOUT));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Where the device thinks that the command queue is; not every device says it.

@@ -8,6 +8,7 @@ use uverbs_abi::udata::mlx5::AllocPdResp;
 use uverbs_abi::udata::rxe as udata;
 
 use super::*;
+use crate::counters::Counters;
 use crate::verbs::{Rereg, Verbs};
 
 impl Verbs for Core {
@@ -43,6 +44,18 @@ impl Verbs for Core {
         let missing = || Fault::errno(libc::EINVAL, format!("read {path}"));
         let text = std::fs::read_to_string(&path).map_err(|_| missing())?;
         u16::from_str_radix(text.trim().trim_start_matches("0x"), 16).map_err(|_| missing())
+    }
+
+    fn counters(&self, port: u8) -> Answer<Counters> {
+        let Some(objects) = self.uctx.objects() else {
+            return Ok(crate::counters::read(&self.name, port));
+        };
+        let told = objects.port_counters(port);
+        let told = told.map_err(|errno| fault("read the port's counters", errno))?;
+        let named = told
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value));
+        Ok(named.collect())
     }
 
     fn buffer(&self, len: u64) -> Answer<Buf> {

@@ -1,6 +1,7 @@
 //! [`Verbs`] by libibverbs.
 
 use super::*;
+use crate::counters::Counters;
 
 impl Verbs for Official {
     fn provider(&self) -> &'static str {
@@ -83,6 +84,10 @@ impl Verbs for Official {
         let code = unsafe { query(self.context.0, port, index.into(), &raw mut pkey) };
         zero(code, c"ibv_query_pkey")?;
         Ok(u16::from_be(pkey))
+    }
+
+    fn counters(&self, port: u8) -> Answer<Counters> {
+        Ok(crate::counters::read(&self.name, port))
     }
 
     fn buffer(&self, len: u64) -> Answer<Buf> {

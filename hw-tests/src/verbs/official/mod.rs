@@ -20,6 +20,7 @@ use objects::{Objects, Pointer};
 pub(crate) struct Official {
     library: Pointer,
     context: Pointer,
+    name: String,
     objects: Objects,
     memory: Memory,
 }
@@ -36,6 +37,7 @@ impl Official {
         let mut this = Self {
             library: Pointer(library),
             context: Pointer(std::ptr::null_mut()),
+            name: device.to_owned(),
             objects: Objects::default(),
             memory: Memory::default(),
         };

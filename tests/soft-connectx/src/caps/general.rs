@@ -93,13 +93,18 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_cq_oi(true)
         .set_cq_resize(true)
         .set_cq_moderation(true);
-    caps.set_vport_counters(true);
+    caps.set_fast_teardown(true);
+    caps.set_vport_counters(true)
+        .set_out_of_seq_cnt(true)
+        .set_retransmission_q_counters(true)
+        .set_enhanced_error_q_counters(true);
     caps.set_device_memory(true)
         .set_pg(true)
         .set_umr_extended_translation_offset(true);
     caps.set_sctr_data_cqe(true)
         .set_block_lb_mc(true)
-        .set_null_mkey(true);
+        .set_null_mkey(true)
+        .set_dump_fill_mkey(true);
     caps.set_umem_uid_0(true).set_stat_rate_support(0xffff);
     caps.set_repeated_block_disabled(false)
         .set_umr_modify_entity_size_disabled(false);

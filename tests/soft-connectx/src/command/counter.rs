@@ -69,7 +69,9 @@ pub(super) fn query(device: &mut Device, input: &[u8]) -> Reply {
         .set_resp_remote_access_errors(set.resp_remote_access_errors)
         .set_resp_cqe_error(set.resp_cqe_error)
         .set_req_cqe_flush_error(set.req_cqe_flush_error)
-        .set_resp_cqe_flush_error(set.resp_cqe_flush_error);
+        .set_resp_cqe_flush_error(set.resp_cqe_flush_error)
+        .set_req_transport_retries_exceeded(set.req_transport_retries_exceeded)
+        .set_req_rnr_retries_exceeded(set.req_rnr_retries_exceeded);
     if view.clear() {
         *set = Counter {
             uid: set.uid,

@@ -30,11 +30,15 @@ pub(crate) struct Hca {
     pub(crate) stage: Stage,
     /// Version of the interface (ISSI) that the driver chose.
     issi: u16,
+    /// Whether the interface's register stops it, with everything that is made.
+    pub(crate) may_stop: bool,
 }
 
 /// The local key that names physical memory to kernels (`resd_lkey`).
 pub(crate) const RESERVED_LKEY: u32 = 0x600;
-/// The key whose writes go nowhere and whose reads are zero (`null_mkey`).
+/// The key of memory that is nowhere, for elements of lists whose bytes nobody wants (`dump_fill_mkey`).
+pub(crate) const DUMP_FILL_MKEY: u32 = 0x400;
+/// The key that page faults are taken through (`null_mkey`).
 pub(crate) const NULL_MKEY: u32 = 0x200;
 /// The key that ends a scatter list (`terminate_scatter_list_mkey`; `MLX5_INVALID_LKEY`).
 pub(crate) const TERMINATE_KEY: u32 = 0x100;
@@ -72,12 +76,19 @@ pub(super) fn init(device: &mut Device, _input: &[u8]) -> Reply {
 
 pub(super) fn teardown(device: &mut Device, input: &[u8]) -> Reply {
     const GRACEFUL: u16 = 0;
+    /// What follows is the register that stops the device.
+    const PREPARE_FAST: u16 = 2;
     let input = TeardownHcaIn::new(input)?;
     if device.hca.stage != Stage::Initialized {
         return Err(bad_system("the device is not initialized"));
     }
-    if input.profile() != GRACEFUL {
-        return Err(bad_parameter("only a graceful teardown is offered"));
+    match input.profile() {
+        GRACEFUL => {}
+        PREPARE_FAST => {
+            device.hca.may_stop = true;
+            return done();
+        }
+        _ => return Err(bad_parameter("a teardown is graceful or fast")),
     }
     device.resources = Resources::new(&device.config);
     device.transport = Default::default();
@@ -117,6 +128,7 @@ pub(super) fn query_adapter(_device: &mut Device, _input: &[u8]) -> Reply {
 pub(super) fn query_special_contexts(_device: &mut Device, _input: &[u8]) -> Reply {
     let mut output = QuerySpecialContextsOut::zeroed();
     output
+        .set_dump_fill_mkey(DUMP_FILL_MKEY)
         .set_resd_lkey(RESERVED_LKEY)
         .set_null_mkey(NULL_MKEY)
         .set_terminate_scatter_list_mkey(TERMINATE_KEY.to_be())

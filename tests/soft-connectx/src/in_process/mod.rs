@@ -275,7 +275,10 @@ impl Pci for InProcess {
 
     fn read_be32(&self, offset: u64) -> io::Result<u32> {
         let mut bytes = [0; 4];
-        self.parts.device()?.bar_read(offset, &mut bytes);
+        let mut device = self.parts.device()?;
+        // The timer is one of the registers, and the device's thread may not have had a turn for a while.
+        device.now = device.now.max(self.parts.start.elapsed());
+        device.bar_read(offset, &mut bytes);
         Ok(u32::from_be_bytes(bytes))
     }
 

@@ -7,7 +7,7 @@ mod klm;
 pub(crate) mod umr;
 
 use crate::adversary::Freedom;
-use crate::command::hca::RESERVED_LKEY;
+use crate::command::hca::{DUMP_FILL_MKEY, RESERVED_LKEY};
 use crate::device::Device;
 use crate::resources::{AccessMode, Mkey, Resources};
 
@@ -24,6 +24,10 @@ pub(crate) enum Right {
 impl Right {
     fn is_write(self) -> bool {
         !matches!(self, Right::LocalRead | Right::RemoteRead)
+    }
+
+    fn is_local(self) -> bool {
+        matches!(self, Right::LocalRead | Right::LocalWrite)
     }
 
     /// What is needed of the keys to which a key of keys points.
@@ -81,6 +85,8 @@ pub(crate) enum Place {
     Bus(u64),
     /// In memory on the device, by their place in BAR0.
     Memic(u64),
+    /// Nowhere: they read as zero, and what is written is lost.
+    Nowhere,
 }
 
 /// Bytes behind a range, in its order.
@@ -139,15 +145,19 @@ pub(crate) fn check(
     range: Range,
     right: Right,
 ) -> Result<(), Fault> {
-    if is_reserved(who, range.key, right) {
+    if is_reserved(who, range.key, right) || is_nowhere(range.key, right) {
         return Ok(());
     }
     grant(find(resources, range.key)?, who, &range, right).map(drop)
 }
 
 fn is_reserved(who: &Who, key: u32, right: Right) -> bool {
-    let is_local = matches!(right, Right::LocalRead | Right::LocalWrite);
-    who.reserved_lkey && key == RESERVED_LKEY && is_local
+    who.reserved_lkey && key == RESERVED_LKEY && right.is_local()
+}
+
+/// The key without memory, which everybody may use in lists of his own.
+fn is_nowhere(key: u32, right: Right) -> bool {
+    key == DUMP_FILL_MKEY && right.is_local()
 }
 
 /// The memory behind a range.
@@ -160,6 +170,8 @@ pub(crate) fn pieces(
     let mut pieces = Vec::new();
     if is_reserved(who, range.key, right) {
         pieces.push((Place::Bus(range.va), to_usize(range.len)?));
+    } else if is_nowhere(range.key, right) {
+        pieces.push((Place::Nowhere, to_usize(range.len)?));
     } else {
         translate(resources, who, range, right, DEPTH, &mut pieces)?;
     }
@@ -305,6 +317,7 @@ pub(crate) fn read(
         match place {
             Place::Bus(iova) => device.memory.read(iova, part).map_err(|_| Fault::Dma)?,
             Place::Memic(at) => device.memic.read(at, part).ok_or(Fault::Translation)?,
+            Place::Nowhere => part.fill(0),
         }
         rest = after;
     }
@@ -335,6 +348,7 @@ pub(crate) fn write(
         match place {
             Place::Bus(iova) => device.memory.write(iova, part).map_err(|_| Fault::Dma)?,
             Place::Memic(at) => device.memic.write(at, part).ok_or(Fault::Translation)?,
+            Place::Nowhere => {}
         }
     }
     Ok(())

@@ -54,7 +54,7 @@ fn pieces(
     let found = super::pieces(resources, who, range, right)?;
     let on_bus = |(place, len)| match place {
         Place::Bus(iova) => (iova, len),
-        Place::Memic(_) => panic!("{place:?}"),
+        Place::Memic(_) | Place::Nowhere => panic!("{place:?}"),
     };
     Ok(found.into_iter().map(on_bus).collect())
 }

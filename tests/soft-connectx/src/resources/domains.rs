@@ -66,4 +66,6 @@ pub(crate) struct Counter {
     pub(crate) resp_cqe_error: u32,
     pub(crate) req_cqe_flush_error: u32,
     pub(crate) resp_cqe_flush_error: u32,
+    pub(crate) req_transport_retries_exceeded: u32,
+    pub(crate) req_rnr_retries_exceeded: u32,
 }

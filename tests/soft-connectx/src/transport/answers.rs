@@ -3,7 +3,7 @@
 use wqe_format::mlx5::{CtrlFlags, Syndrome};
 
 use super::requester::{complete_done, fail_first};
-use super::{psn, sending};
+use super::{counting, psn, sending};
 use crate::device::Device;
 use crate::paging::{self, Side};
 use crate::resources::QpState;
@@ -54,6 +54,7 @@ fn acknowledge(device: &mut Device, qpn: u32, end: u32) {
     let limits = qp.limits;
     let requester = &mut qp.data.requester;
     let mut acknowledged = end;
+    let mut implied = false;
     for flight in &mut requester.flight {
         if psn::distance(flight.first, end) <= 0 {
             break;
@@ -61,7 +62,7 @@ fn acknowledge(device: &mut Device, qpn: u32, end: u32) {
         if flight.request.is_read() && !flight.done {
             acknowledged = psn::add(flight.first, flight.got);
             if psn::distance(acknowledged, end) > 0 {
-                requester.retry.implied(now);
+                implied = requester.retry.implied(now);
             }
             break;
         }
@@ -75,6 +76,9 @@ fn acknowledge(device: &mut Device, qpn: u32, end: u32) {
     }
     if psn::distance(requester.next, requester.una) > 0 {
         requester.next = requester.una;
+    }
+    if implied {
+        counting::count(device, qpn, |set| &mut set.implied_nak_seq_err);
     }
 }
 
@@ -94,11 +98,11 @@ fn refused(device: &mut Device, qpn: u32, why: Refused) {
     requester.next = requester.una;
     let syndrome = match why {
         Refused::NotReady(timer) => match requester.retry.not_ready(now, timer, &limits) {
-            true => return,
+            true => return counting::count(device, qpn, |set| &mut set.rnr_nak_retry_err),
             false => Syndrome::RNR_RETRY_EXC_ERR,
         },
         Refused::Nak(NakCode::Sequence) => match requester.retry.again(now, &limits) {
-            true => return,
+            true => return counting::count(device, qpn, |set| &mut set.packet_seq_err),
             false => Syndrome::TRANSPORT_RETRY_EXC_ERR,
         },
         Refused::Nak(NakCode::InvalidRequest) => Syndrome::REMOTE_INVAL_REQ_ERR,

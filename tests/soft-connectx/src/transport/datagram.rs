@@ -4,7 +4,7 @@ use wqe_format::mlx5::{CtrlFlags, Opcode, Syndrome};
 
 use super::receive as requests;
 use super::work::Request;
-use super::{complete, psn, route, timestamp};
+use super::{complete, counting, psn, route, timestamp};
 use crate::completion::Cqe;
 use crate::completion::cqe::{Received, Source};
 use crate::device::Device;
@@ -98,6 +98,7 @@ pub(super) fn receive(device: &mut Device, packet: &Packet) {
 fn receive_one(device: &mut Device, qpn: u32, packet: &Packet, deth: Deth) {
     // A datagram for which there is no receive request is dropped.
     let Ok(taken) = requests::take(device, qpn, None) else {
+        counting::count(device, qpn, |set| &mut set.out_of_buffer);
         return;
     };
     let len = NETWORK_HEADER + packet.payload.len();

@@ -6,6 +6,7 @@
 
 mod answers;
 mod atomic;
+mod counting;
 mod datagram;
 mod doorbell;
 mod local;
@@ -335,6 +336,7 @@ pub(crate) fn wake(device: &mut Device, qpn: u32) {
 
 /// A completion of a queue pair; one that can't be written is the end of it (IBTA 10.10.2.3: a catastrophic error).
 fn complete(device: &mut Device, qpn: u32, cqn: u32, cqe: &Cqe) {
+    counting::completed(device, qpn, cqe);
     if completion::push(device, cqn, cqe).is_ok() {
         return;
     }

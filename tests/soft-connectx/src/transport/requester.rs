@@ -11,8 +11,8 @@ use zerocopy::FromBytes;
 use super::tags::Own;
 use super::work::Request;
 use super::{
-    complete, datagram, doorbell, fail, failed_send, local, psn, raw, retry, sending, tags,
-    timestamp,
+    complete, counting, datagram, doorbell, fail, failed_send, local, psn, raw, retry, sending,
+    tags, timestamp,
 };
 use crate::checks;
 use crate::completion::Cqe;
@@ -148,7 +148,15 @@ pub(super) fn step(device: &mut Device, qpn: u32) -> bool {
     };
     let limits = qp.limits;
     let requester = &mut qp.data.requester;
-    match requester.retry.expire(now, &limits) {
+    let expired = requester.retry.expire(now, &limits);
+    if expired != retry::Expired::No && !requester.retry.is_noticed() {
+        counting::count(device, qpn, |set| &mut set.local_ack_timeout_err);
+    }
+    let Some(qp) = get(device, qpn) else {
+        return false;
+    };
+    let requester = &mut qp.data.requester;
+    match expired {
         retry::Expired::No => {}
         retry::Expired::Again => requester.next = requester.una,
         retry::Expired::Exhausted => {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use wqe_format::mlx5::Syndrome;
 
 use super::receive::{self, Nothing, Taken};
-use super::{complete, datagram, psn, sending, tags, timestamp};
+use super::{complete, counting, datagram, psn, sending, tags, timestamp};
 use crate::completion::Cqe;
 use crate::completion::cqe::{Received, Source};
 use crate::device::Device;
@@ -183,15 +183,24 @@ pub(super) fn request(device: &mut Device, at: Place, packet: &Packet) {
             let answer = Answer::Nak(NakCode::Sequence);
             me.replies.push_back(Reply::Say(me.expected, answer));
         }
+        counting::count(device, at.qpn, |set| &mut set.out_of_sequence);
         device.transport.active.insert(at.qpn);
         return;
     } else if distance < 0 {
+        counting::count(device, at.qpn, |set| &mut set.duplicate_request);
         again(device, at, packet);
         device.transport.active.insert(at.qpn);
         return;
     }
     me.complained = false;
     let result = accept(device, at, packet);
+    match &result {
+        Ok(_) => counting::requested(device, at.qpn, op),
+        Err(Refusal::Nak(NakCode::RemoteAccess)) => {
+            counting::count(device, at.qpn, |set| &mut set.resp_remote_access_errors);
+        }
+        Err(_) => {}
+    }
     device.transport.active.insert(at.qpn);
     let Some(me) = responder(device, at) else {
         return;
@@ -310,7 +319,10 @@ fn take(device: &mut Device, at: Place, packet: &Packet) -> Result<Taken, Refusa
         None => receive::take(device, at.qpn, packet.extended.xrc_srq),
     };
     taken.map_err(|nothing| match nothing {
-        Nothing::Empty => Refusal::NotReady,
+        Nothing::Empty => {
+            counting::count(device, at.qpn, |set| &mut set.out_of_buffer);
+            Refusal::NotReady
+        }
         Nothing::Broken => Refusal::Nak(NakCode::RemoteOperational),
     })
 }

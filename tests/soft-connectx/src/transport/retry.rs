@@ -67,12 +67,19 @@ impl State {
             .map(|patience| now + patience);
     }
 
-    /// An answer is known to be lost, because one behind it came.
-    pub(super) fn implied(&mut self, now: Duration) {
-        if !self.noticed {
-            self.noticed = true;
-            self.silence = Some(now);
+    /// An answer is known to be lost, because one behind it came; whether that is new.
+    pub(super) fn implied(&mut self, now: Duration) -> bool {
+        if self.noticed {
+            return false;
         }
+        self.noticed = true;
+        self.silence = Some(now);
+        true
+    }
+
+    /// Whether it was noticed that an answer is lost, so that the timer's end is not its doing.
+    pub(super) fn is_noticed(&self) -> bool {
+        self.noticed
     }
 
     /// Looks at the timers.

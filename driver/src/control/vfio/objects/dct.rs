@@ -125,6 +125,7 @@ impl Objects {
             .set_pd(target.pd.0)
             .set_cqn(target.cq.number)
             .set_srqn_xrqn(target.srq.number)
+            .set_counter_set_id(self.counter_set())
             .set_dc_access_key(target.key)
             .set_rre(may(AccessFlags::REMOTE_READ))
             .set_rwe(may(AccessFlags::REMOTE_WRITE))

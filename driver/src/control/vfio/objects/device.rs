@@ -2,8 +2,8 @@
 
 use uverbs_abi::types::{CoreSupport, DeviceCapFlags, QpType, RawPacketCaps};
 use uverbs_abi::udata::mlx5::{
-    AllocUcontextReqV2, AllocUcontextResp, AllocUcontextRespMask, CmdsSuppUhw, CqeCompCaps,
-    CqeCompFormat, DciStreamsCaps, InlineMode, QueryDeviceFlags, QueryDeviceResp,
+    AllocUcontextReqV2, AllocUcontextResp, AllocUcontextRespMask, CLOCK_INFO_V1, CmdsSuppUhw,
+    CqeCompCaps, CqeCompFormat, DciStreamsCaps, InlineMode, QueryDeviceFlags, QueryDeviceResp,
     RssCaps as HashCaps, RxHashFields, RxHashFunction, TsoCaps,
 };
 use uverbs_abi::write::device::{
@@ -58,6 +58,10 @@ impl Objects {
             cqe_version: caps.cqe_version().min(request.max_cqe_version),
             cmds_supp_uhw: CmdsSuppUhw(CmdsSuppUhw::QUERY_DEVICE.0 | CmdsSuppUhw::CREATE_AH.0),
             eth_min_inline: self.min_inline()?,
+            clock_info_versions: match self.platform.clock() {
+                Some(_) => 1 << CLOCK_INFO_V1,
+                None => 0,
+            },
             log_uar_size: LOG_UAR,
             num_uars_per_page: 1,
             ..AllocUcontextResp::default()

@@ -16,10 +16,11 @@
 //! | `steering` | rules that say which packets go where |
 //! | `events`, `dispatch`, `waiting` | what the device says happened, and who hears of it |
 //! | `ah` | address handles, multicast groups |
-//! | `caps`, `device`, `port`, `gid` | what device and ports say of themselves |
+//! | `caps`, `device`, `port`, `gid`, `counters` | what device and ports say of themselves |
 
 mod ah;
 mod caps;
+mod counters;
 mod cq;
 mod dct;
 mod device;
@@ -55,6 +56,7 @@ use crate::data::mlx5::KeepAlive;
 use crate::sys::errno::Errno;
 
 pub use caps::Caps;
+pub use counters::Counter;
 pub use platform::{Identity, Mapped, Platform};
 
 use ah::{AddressHandle, Groups, Neighbours};
@@ -111,6 +113,8 @@ pub struct Objects {
     base_pd: MadeOnce,
     /// For initiators of XRC.
     base_xrcd: MadeOnce,
+    /// What queue pairs count in.
+    counter_set: MadeOnce,
     /// What raw packets are sent and received in.
     transport: MadeOnce,
     raws: Table<RawObject>,
@@ -149,6 +153,7 @@ impl Objects {
             neighbours: Neighbours::default(),
             base_pd: MadeOnce::default(),
             base_xrcd: MadeOnce::default(),
+            counter_set: MadeOnce::default(),
             transport: MadeOnce::default(),
             raws: Table::starting_at(RAW_HANDLES),
             work_queues: Table::default(),

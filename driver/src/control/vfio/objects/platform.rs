@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::{Arc, Mutex};
 
+use crate::control::vfio::clock::Clock;
 use crate::control::vfio::command::Commands;
 use crate::control::vfio::pci::BarMapping;
 use crate::sys::errno::Errno;
@@ -25,6 +27,12 @@ pub trait Platform: Commands {
 
     /// The device's time, in its own units.
     fn timer(&self) -> Result<u64, Errno>;
+
+    /// The page that turns that time into the system's, if the device has a clock.
+    fn clock(&self) -> Option<Arc<Clock>>;
+
+    /// Locked while the thread that reads events has a share in the objects.
+    fn visits(&self) -> Arc<Mutex<()>>;
 
     /// Maps the doorbell page of this number: 4 KiB of BAR 0.
     fn doorbell_page(&self, number: u32) -> Result<BarMapping, Errno>;

@@ -104,7 +104,7 @@ impl Objects {
         key.ok_or(Errno(libc::EIO))
     }
 
-    fn check_port(&self, port: u8) -> Result<(), Errno> {
+    pub(super) fn check_port(&self, port: u8) -> Result<(), Errno> {
         match (1..=self.caps.general.num_ports()).contains(&port) {
             true => Ok(()),
             false => Err(Errno(libc::EINVAL)),

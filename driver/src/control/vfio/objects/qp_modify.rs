@@ -151,6 +151,9 @@ impl Objects {
             // said again, as the kernel does
             input.qpc_mut().set_dbr_addr(record);
         }
+        if from == QpState::RESET {
+            input.qpc_mut().set_counter_set_id(self.counter_set());
+        }
         let next = self.describe(&mut input.qpc_mut(), &qp, attr, *state)?;
         self.run_bytes::<16>(input.as_bytes())?;
         *state = State { state: to, ..next };

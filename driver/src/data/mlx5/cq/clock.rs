@@ -8,15 +8,15 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Offsets in `struct mlx5_ib_clock_info`.
-mod offset {
-    pub(super) const SIGN: usize = 0;
-    pub(super) const NSEC: usize = 8;
-    pub(super) const CYCLES: usize = 16;
-    pub(super) const FRAC: usize = 24;
-    pub(super) const MULT: usize = 32;
-    pub(super) const SHIFT: usize = 36;
-    pub(super) const MASK: usize = 40;
-    pub(super) const OVERFLOW_PERIOD: usize = 48;
+pub(crate) mod offset {
+    pub(crate) const SIGN: usize = 0;
+    pub(crate) const NSEC: usize = 8;
+    pub(crate) const CYCLES: usize = 16;
+    pub(crate) const FRAC: usize = 24;
+    pub(crate) const MULT: usize = 32;
+    pub(crate) const SHIFT: usize = 36;
+    pub(crate) const MASK: usize = 40;
+    pub(crate) const OVERFLOW_PERIOD: usize = 48;
 }
 
 /// `MLX5_IB_CLOCK_INFO_KERNEL_UPDATING`.

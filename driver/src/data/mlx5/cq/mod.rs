@@ -52,6 +52,7 @@ use std::sync::Arc;
 use wqe_format::mlx5::CqeFormat;
 
 pub use arm::EventCount;
+pub(crate) use clock::offset as clock_offset;
 pub use clock::{ClockBusy, ClockInfo, ClockPage};
 pub use completion::{Completion, flag as wc_flag, opcode as wc_opcode};
 pub use dump::ErrorLog;

@@ -6,7 +6,6 @@
 //! - `uid`: the kernel names the program's DEVX context, which a driver that is alone with its device does not need.
 //! - lists of pages, and with them `log_page_size` and `page_offset`: the kernel's are physical, ours are of addresses
 //!   that we choose, contiguous and so in larger pages.
-//! - `counter_set_id`: the kernel allocates a set of counters for itself, and counts all programs' queue pairs there.
 //! - `srqn_rmpn_xrqn` and `xrcd` of queue pairs that have no shared queue: the kernel names empty ones of its own, which
 //!   the device looks at for other types of receive queues only.
 
@@ -27,13 +26,12 @@ use super::{Recorder, objects};
 use crate::control::kernel::{CreateCq, CreateQp, CreateSrq};
 
 /// Differences that every command may have.
-const EXPLAINED: [&str; 8] = [
+const EXPLAINED: [&str; 7] = [
     "uid",
     "log_page_size",
     "log_wq_pg_sz",
     "page_offset",
     "pas",
-    "counter_set_id",
     "srqn_rmpn_xrqn",
     "xrcd",
 ];
@@ -135,6 +133,13 @@ fn completion_queue(device: &Recorder, objects: &Objects, program: &str, cqe: u3
     made.handle
 }
 
+/// The set of counters that is allocated next is the kernel's.
+pub(super) fn counter_set(device: &Recorder, program: &str) {
+    let init = golden(program, "RST2INIT_QP");
+    let init = Rst2initQpIn::new(&init[..]).unwrap();
+    device.call(init.qpc().counter_set_id().into());
+}
+
 /// A program's queue pair and the kernel's numbers.
 struct Program {
     name: &'static str,
@@ -192,6 +197,7 @@ impl Program {
             };
             objects.modify_qp(&attr, &Default::default()).unwrap();
         };
+        counter_set(device, self.name);
         let datagram = self.qp_type == QpType::UD;
         let reliable = self.qp_type == QpType::RC;
         let mut init = QpAttrMask::PKEY_INDEX | QpAttrMask::PORT;

@@ -20,7 +20,7 @@ use wqe_format::mlx5::firmware::tir::CreateTirIn;
 use wqe_format::mlx5::firmware::tis::CreateTisIn;
 use zerocopy::IntoBytes;
 
-use super::golden::{golden, same, same_but};
+use super::golden::{counter_set, golden, same, same_but};
 use super::{Objects, Recorder, cq};
 use crate::control::kernel::{CreateQp, CreateSrq, UserMr};
 
@@ -211,6 +211,7 @@ fn a_target_of_dynamic_connections() {
         ..port()
     };
     modify(&objects, made.handle, QpState::INIT, init);
+    device.call(context.counter_set_id().into());
     let ready = ModifyQp {
         attr_mask: QpAttrMask::MIN_RNR_TIMER | QpAttrMask::AV | QpAttrMask::PATH_MTU,
         min_rnr_timer: context.min_rnr_nak(),
@@ -271,6 +272,7 @@ fn an_initiator_of_dynamic_connections() {
         attr_mask: QpAttrMask::PORT | QpAttrMask::PKEY_INDEX,
         ..port()
     };
+    counter_set(&device, DC);
     modify(&objects, made.handle, QpState::INIT, init);
     // The kernel says again which queues complete where, as here; of this kind it leaves that out.
     same_but(&device, DC, Opcode::RST2INIT_QP, &["cqn_snd", "cqn_rcv"]);

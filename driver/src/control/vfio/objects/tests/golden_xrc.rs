@@ -13,7 +13,7 @@ use wqe_format::mlx5::firmware::qp::CreateQpIn;
 use wqe_format::mlx5::firmware::qp_modify::Rst2initQpIn;
 use wqe_format::mlx5::firmware::xrc_srq::CreateXrcSrqIn;
 
-use super::golden::{golden, same, same_but};
+use super::golden::{counter_set, golden, same, same_but};
 use super::{Objects, Recorder, objects};
 use crate::control::kernel::{CreateCq, CreateQp, CreateSrq};
 
@@ -63,6 +63,7 @@ fn connect(device: &Recorder, objects: &Objects, program: &str, qp: Qp, explaine
     let rtr = Rst2initQpIn::new(&rtr[..]).unwrap();
     let rts = Rst2initQpIn::new(&rts[..]).unwrap();
     let target = program == TARGET;
+    counter_set(device, program);
     let modify = |attr: ModifyQp, opcode: Opcode| {
         let attr = ExModifyQp {
             base: ModifyQp {

@@ -20,6 +20,7 @@ use wqe_format::mlx5::firmware::{Opcode, Status};
 
 use super::{Identity, Mapped, Objects, Platform};
 use crate::control::kernel::CreateCq;
+use crate::control::vfio::clock::Clock;
 use crate::control::vfio::command::{CommandError, Commands};
 use crate::control::vfio::pci::BarMapping;
 use crate::sys::errno::Errno;
@@ -87,6 +88,7 @@ impl Recorder {
             .set_log_max_ra_req_qp(4)
             .set_log_max_ra_res_qp(4)
             .set_log_max_msg(30)
+            .set_max_qp_cnt(254)
             .set_num_ports(1)
             .set_cqe_version(1)
             .set_cq_resize(true)
@@ -165,6 +167,14 @@ impl Platform for Recorder {
 
     fn timer(&self) -> Result<u64, Errno> {
         Ok(7)
+    }
+
+    fn visits(&self) -> Arc<Mutex<()>> {
+        Arc::default()
+    }
+
+    fn clock(&self) -> Option<Arc<Clock>> {
+        None
     }
 
     fn doorbell_page(&self, _number: u32) -> Result<BarMapping, Errno> {

@@ -215,5 +215,10 @@ fn states_and_attributes_out_of_order() {
     };
     assert_eq!(modify(to_error), refused);
     assert_eq!(modify(to_error), Ok(()));
-    assert_eq!(device.opcodes(), [Opcode::RST2INIT_QP, Opcode::QP_2ERR]);
+    let commands = [
+        Opcode::ALLOC_Q_COUNTER,
+        Opcode::RST2INIT_QP,
+        Opcode::QP_2ERR,
+    ];
+    assert_eq!(device.opcodes(), commands);
 }
