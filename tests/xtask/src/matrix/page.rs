@@ -66,7 +66,8 @@ pub(super) fn closing_line(records: &[Record]) -> String {
 pub(super) fn page(rows: &[Row], kept: &BTreeMap<String, Record>) -> String {
     let mut page = String::from(
         "# The matrix: hw-tests on every device that needs no hardware\n\n\
-         Written by `cargo xtask matrix`, which runs every row; `--only ROW` runs one and leaves what is said of the others.\n\
+         Written by `cargo xtask matrix`, which runs every row; `--only ROW` runs one and leaves what is said of the others\n\
+         (kept in `docs/matrix`).\n\
          A row that has not been run, or could not be, says so. Nothing here met a ConnectX: [hardware-lab.md](hardware-lab.md)\n\
          tells how to run the same cases on one.\n\n\
          | row | device | kernel | passed | failed | skipped |\n|---|---|---|--:|--:|--:|\n",
@@ -154,6 +155,7 @@ mod tests {
             not_run: None,
             suite: Some(Suite {
                 seconds: 1.0,
+                passed: 0,
                 cases: outcomes.iter().map(case).collect(),
             }),
             complaints: Vec::new(),
@@ -179,6 +181,10 @@ mod tests {
             closing_line(&[bad.clone(), absent]),
             "matrix: 1 of 2 rows ran: 1 passed, 1 failed, 1 skipped in 1 s"
         );
+        // What is kept counts the same.
+        let brief = bad.suite.as_ref().unwrap().brief();
+        assert_eq!((brief.passed, brief.cases.len()), (1, 2));
+        assert_eq!(brief.brief().passed, 1);
         let rows = row::all();
         let page = page(&rows, &BTreeMap::from([("soft-ib".to_owned(), bad)]));
         assert!(page.contains("| none | 1 | 1 | 1 |"), "{page}");
