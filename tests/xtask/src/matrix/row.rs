@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use lab::{Config, ConnectX, Device, Guest, Kernel, Link, Provider, Step};
 
-use super::{Arguments, Record, Suite, directory};
+use super::{Arguments, Record, Suite};
 use crate::cargo;
 use crate::lab::GuestArguments;
 use crate::lab::echo;
@@ -188,8 +188,9 @@ impl Row {
             Link::Ib => 0,
             Link::Roce => 1,
         };
-        fs::create_dir_all(directory())?;
-        let json = directory().join(format!("{}.suite.json", self.name()));
+        let directory = cargo::target().join("matrix");
+        fs::create_dir_all(&directory)?;
+        let json = directory.join(format!("{}.suite.json", self.name()));
         let _ = fs::remove_file(&json);
         let status = Command::new(program)
             .args(words(&device, gid_index, arguments))
