@@ -164,11 +164,6 @@ pub(crate) fn settle_all(device: &mut Device) {
 
 fn write_one(device: &mut Device, cqn: u32, cqe: &Cqe) -> Result<(), Lost> {
     let cq = device.resources.cqs.get(cqn).ok_or(Lost::Absent)?;
-    log::debug!(
-        "TMP {cqn:#x} at {} {:02x?}",
-        cq.data.producer,
-        &cqe.bytes[44..]
-    );
     write(device, cq, cqe).map_err(|_| Lost::Dma)?;
     written(device, cqn, 1, cqe.solicited)
 }
