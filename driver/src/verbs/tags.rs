@@ -203,8 +203,7 @@ impl TagMatchingQueue {
         if !self.receives.is_ours() {
             return Err(PostError::ForkedChild);
         }
-        let shared = self.receives.mlx5().cloned();
-        let list = shared.as_ref().and_then(|shared| shared.tags());
+        let list = self.receives.mlx5().and_then(|shared| shared.tags());
         let list = list.ok_or(mlx5::PostError::WrongState)?;
         Ok(self.commands.post_change(list, change)?)
     }

@@ -7,7 +7,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::pci::Pci;
 use super::segment;
@@ -143,9 +143,7 @@ impl Clock {
         self.word32(offset::MULT).store(mult, Ordering::Relaxed);
         self.word32(offset::SHIFT).store(shift, Ordering::Relaxed);
         self.word64(offset::MASK).store(MASK, Ordering::Relaxed);
-        let longest =
-            Duration::from_nanos(self.rate.nanoseconds(self.rate.longest().min(MASK / 2)));
-        let longest = longest.as_nanos() as u64;
+        let longest = self.rate.nanoseconds(self.rate.longest().min(MASK / 2));
         self.word64(offset::OVERFLOW_PERIOD)
             .store(longest, Ordering::Relaxed);
     }
