@@ -7,6 +7,16 @@ use oxverbs::{
 
 use crate::traffic::{ALL, good};
 
+pub(crate) const RECEIVES: SharedReceiveQueueAttributes = SharedReceiveQueueAttributes {
+    max_wr: 8,
+    max_sge: 1,
+    limit: 0,
+};
+pub(crate) const LIST: TagListAttributes = TagListAttributes {
+    max_tags: 4,
+    max_changes: 8,
+};
+
 /// Bytes of a receive, and of a message of several packets.
 const LEN: usize = 4_500;
 /// `struct ibv_tmh` (infiniband/tm_types.h): operation, 3 bytes, the program's word, the tag; all in network order.
@@ -46,16 +56,7 @@ pub(crate) fn messages_find_their_tags(context: &Context) {
     let pd = context.protection_domain().unwrap();
     let mut sent = context.completion_queue(32).unwrap();
     let mut cq = context.completion_queue(64).unwrap();
-    let attributes = SharedReceiveQueueAttributes {
-        max_wr: 8,
-        max_sge: 1,
-        limit: 0,
-    };
-    let list = TagListAttributes {
-        max_tags: 4,
-        max_changes: 8,
-    };
-    let mut tags = pd.tag_matching_queue(&cq, attributes, list).unwrap();
+    let mut tags = pd.tag_matching_queue(&cq, RECEIVES, LIST).unwrap();
     assert!(tags.receives().number().is_none());
     let mut receiver = pd
         .queue_pair::<Rc>(&cq)

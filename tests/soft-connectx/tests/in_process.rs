@@ -110,16 +110,9 @@ fn messages_find_their_tags() {
     let ethernet = Context::over_pci(device(LinkLayer::Ethernet, 1)).unwrap();
     let pd = ethernet.protection_domain().unwrap();
     let cq = ethernet.completion_queue(16).unwrap();
-    let attributes = oxverbs::SharedReceiveQueueAttributes {
-        max_wr: 8,
-        max_sge: 1,
-        limit: 0,
-    };
-    let list = oxverbs::TagListAttributes {
-        max_tags: 4,
-        max_changes: 8,
-    };
-    let refused = pd.tag_matching_queue(&cq, attributes, list).unwrap_err();
+    let refused = pd
+        .tag_matching_queue(&cq, tags::RECEIVES, tags::LIST)
+        .unwrap_err();
     assert!(refused.to_string().contains("make a"), "{refused}");
 }
 
