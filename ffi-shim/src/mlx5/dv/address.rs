@@ -7,11 +7,10 @@ use oxverbs::ffi_core::wqe_format::mlx5::DatagramSegment;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::Opcode;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::bits;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::caps::CapType;
-use oxverbs::ffi_core::wqe_format::mlx5::firmware::object::{
-    GeneralObjInCmdHdr, GeneralObjOutCmdHdr,
-};
+use oxverbs::ffi_core::wqe_format::mlx5::firmware::object::GeneralObjOutCmdHdr;
 
 use super::caps::Caps;
+use super::object::{self, HEAD};
 use super::{EOPNOTSUPP, ours};
 use crate::abi::objects::ibv_ah;
 use crate::door::control;
@@ -28,13 +27,9 @@ const SOURCE: (usize, usize) = (0x164, 8);
 const REMOTE: usize = 0x180;
 
 /// CREATE_GENERAL_OBJECT.
-fn command(av: &DatagramSegment, qpn: u32) -> [u8; GeneralObjInCmdHdr::SIZE + BODY] {
-    let mut head = GeneralObjInCmdHdr::zeroed();
-    head.set_opcode(Opcode::CREATE_GENERAL_OBJECT.0)
-        .set_obj_type(KIND);
-    let mut input = [0; GeneralObjInCmdHdr::SIZE + BODY];
-    let (start, body) = input.split_at_mut(GeneralObjInCmdHdr::SIZE);
-    start.copy_from_slice(head.as_bytes());
+fn command(av: &DatagramSegment, qpn: u32) -> [u8; HEAD + BODY] {
+    let mut input = object::command(Opcode::CREATE_GENERAL_OBJECT, KIND, 0, 0);
+    let body = &mut input[HEAD..];
     bits::set(body, QPN.0, QPN.1, qpn.into());
     bits::set(body, PRIORITY.0, PRIORITY.1, av.stat_rate_sl.sl().into());
     bits::set(body, SOURCE.0, SOURCE.1, av.grh_gid_fl.sgid_index().into());

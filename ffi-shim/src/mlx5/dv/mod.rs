@@ -21,6 +21,7 @@ mod lag;
 mod memory;
 pub(crate) mod mkey;
 pub(crate) mod numbers;
+mod object;
 mod objects;
 mod qp;
 mod sched;

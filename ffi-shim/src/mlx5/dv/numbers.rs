@@ -11,11 +11,12 @@ use oxverbs::ffi_core::wqe_format::mlx5::firmware::Opcode;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::bits;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::caps::CapType;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::object::{
-    GeneralObjCreateParam, GeneralObjInCmdHdr, GeneralObjOutCmdHdr,
+    GeneralObjCreateParam, GeneralObjOutCmdHdr,
 };
 use oxverbs::ffi_core::{Errno, Uctx};
 
 use super::caps::Caps;
+use super::object::{self, HEAD};
 use super::{EOPNOTSUPP, ours};
 use crate::abi::objects::ibv_context;
 use crate::door::control;
@@ -55,16 +56,11 @@ fn granularity(uctx: &Uctx) -> Option<u8> {
 }
 
 /// CREATE_GENERAL_OBJECT.
-fn command(log: u8) -> [u8; GeneralObjInCmdHdr::SIZE + BODY] {
+fn command(log: u8) -> [u8; HEAD + BODY] {
     let mut parameter = GeneralObjCreateParam::zeroed();
     parameter.set_log_obj_range(log);
-    let mut head = GeneralObjInCmdHdr::zeroed();
-    head.set_opcode(Opcode::CREATE_GENERAL_OBJECT.0)
-        .set_obj_type(KIND)
-        .set_op_param(u32::from_be_bytes(parameter.into_inner()));
-    let mut input = [0; GeneralObjInCmdHdr::SIZE + BODY];
-    input[..GeneralObjInCmdHdr::SIZE].copy_from_slice(&head.into_inner());
-    input
+    let parameter = u32::from_be_bytes(parameter.into_inner());
+    object::command(Opcode::CREATE_GENERAL_OBJECT, KIND, 0, parameter)
 }
 
 impl Reserved {

@@ -8,14 +8,13 @@ use oxverbs::ffi_core::wqe_format::mlx5::firmware::Opcode;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::bits;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::caps::CapType;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::caps::qos::QosCap;
-use oxverbs::ffi_core::wqe_format::mlx5::firmware::object::{
-    GeneralObjInCmdHdr, GeneralObjOutCmdHdr,
-};
+use oxverbs::ffi_core::wqe_format::mlx5::firmware::object::GeneralObjOutCmdHdr;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::sq::{ModifySqIn, ModifySqOut};
 use oxverbs::ffi_core::{Errno, Uctx};
 
 use super::caps::Caps;
 use super::change::Change;
+use super::object::{self, HEAD};
 use super::state::{EXTENSION_CAPABILITY, RTS};
 use super::{EOPNOTSUPP, ours};
 use crate::abi::dv::mlx5dv_sched_attr;
@@ -137,14 +136,9 @@ fn command(
     kind: Kind,
     asked: &mlx5dv_sched_attr,
     parent: u32,
-) -> [u8; GeneralObjInCmdHdr::SIZE + BODY] {
-    let mut head = GeneralObjInCmdHdr::zeroed();
-    head.set_opcode(opcode.0)
-        .set_obj_type(OBJECT)
-        .set_obj_id(number);
-    let mut input = [0; GeneralObjInCmdHdr::SIZE + BODY];
-    let (start, body) = input.split_at_mut(GeneralObjInCmdHdr::SIZE);
-    start.copy_from_slice(head.as_bytes());
+) -> [u8; HEAD + BODY] {
+    let mut input = object::command(opcode, OBJECT, number, 0);
+    let body = &mut input[HEAD..];
     let mut set = |(first, width), value| bits::set(body, first, width, value);
     set(SELECT, asked.flags.into());
     set(HIERARCHY, OF_THE_NIC);
