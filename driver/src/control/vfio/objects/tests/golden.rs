@@ -109,8 +109,21 @@ pub(super) fn same_but(device: &Recorder, program: &str, opcode: Opcode, explain
     );
 }
 
-/// The program's completion queue.
-fn completion_queue(device: &Recorder, objects: &Objects, program: &str, cqe: u32) -> Cq {
+/// The completion queue of a program's queue pair.
+fn receives_complete_in(device: &Recorder, objects: &Objects, program: &str, cqe: u32) -> Cq {
+    let queues = golden(program, "CREATE_QP");
+    let number = CreateQpIn::new(&queues[..]).unwrap().qpc().cqn_rcv();
+    completion_queue(device, objects, program, cqe, number)
+}
+
+/// A completion queue like the program's, of so many completions, which gets this number.
+pub(super) fn completion_queue(
+    device: &Recorder,
+    objects: &Objects,
+    program: &str,
+    cqe: u32,
+    number: u32,
+) -> Cq {
     let kernel = golden(program, "CREATE_CQ");
     let kernel = CreateCqIn::new(&kernel[..]).unwrap();
     let context = kernel.cq_context();
@@ -126,11 +139,29 @@ fn completion_queue(device: &Recorder, objects: &Objects, program: &str, cqe: u3
         flags: udata::CreateCqFlags::UAR_PAGE_INDEX,
         ..udata::CreateCq::default()
     };
-    let queues = golden(program, "CREATE_QP");
-    device.call(CreateQpIn::new(&queues[..]).unwrap().qpc().cqn_rcv());
+    device.call(number);
     // SAFETY: nobody looks at the memory.
     let made = unsafe { objects.create_cq(&request, &input) }.unwrap();
     made.handle
+}
+
+/// A protection domain that gets this number.
+pub(super) fn domain(device: &Recorder, objects: &Objects, number: u32) -> Pd {
+    device.call(number);
+    objects.alloc_pd().unwrap().0
+}
+
+/// Changes a queue pair's state, and what else the mask names.
+pub(super) fn modify(objects: &Objects, qp: Qp, attr: ModifyQp) {
+    let attr = ExModifyQp {
+        base: ModifyQp {
+            qp_handle: qp,
+            attr_mask: attr.attr_mask | QpAttrMask::STATE,
+            ..attr
+        },
+        ..ExModifyQp::default()
+    };
+    objects.modify_qp(&attr, &Default::default()).unwrap();
 }
 
 /// The set of counters that is allocated next is the kernel's.
@@ -186,17 +217,7 @@ impl Program {
         let (rtr, rts) = (numbers("INIT2RTR_QP"), numbers("RTR2RTS_QP"));
         let rtr = Rst2initQpIn::new(&rtr[..]).unwrap();
         let rts = Rst2initQpIn::new(&rts[..]).unwrap();
-        let modify = |attr: ModifyQp| {
-            let attr = ExModifyQp {
-                base: ModifyQp {
-                    qp_handle: qp,
-                    attr_mask: attr.attr_mask | QpAttrMask::STATE,
-                    ..attr
-                },
-                ..ExModifyQp::default()
-            };
-            objects.modify_qp(&attr, &Default::default()).unwrap();
-        };
+        let modify = |attr| modify(objects, qp, attr);
         counter_set(device, self.name);
         let datagram = self.qp_type == QpType::UD;
         let reliable = self.qp_type == QpType::RC;
@@ -259,10 +280,10 @@ impl Program {
     fn run(&self) {
         let (device, objects) = objects();
         let queues = golden(self.name, "CREATE_QP");
-        device.call(CreateQpIn::new(&queues[..]).unwrap().qpc().pd());
-        let pd = objects.alloc_pd().unwrap().0;
+        let number = CreateQpIn::new(&queues[..]).unwrap().qpc().pd();
+        let pd = domain(&device, &objects, number);
         // 500 receives and one send
-        let cq = completion_queue(&device, &objects, self.name, 501);
+        let cq = receives_complete_in(&device, &objects, self.name, 501);
         same(&device, self.name, Opcode::CREATE_CQ);
         let qp = self.queue_pair(&device, &objects, pd, cq);
         same(&device, self.name, Opcode::CREATE_QP);

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use uverbs_abi::handle::{Cq, Pd, Qp};
+use uverbs_abi::handle::{Cq, Qp};
 use uverbs_abi::types::{AccessFlags, GidType, QpAttrMask, QpState, QpType};
 use uverbs_abi::udata::mlx5 as udata;
 use uverbs_abi::write::flow::{EthFilter, FlowAttr, FlowSpecEth, FlowSpecHdr};
-use uverbs_abi::write::qp::{ExModifyQp, ModifyQp, QpDest};
+use uverbs_abi::write::qp::{ModifyQp, QpDest};
 use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::dct::CreateDctIn;
 use wqe_format::mlx5::firmware::flow::entry::SetFteIn;
@@ -20,7 +20,7 @@ use wqe_format::mlx5::firmware::tir::CreateTirIn;
 use wqe_format::mlx5::firmware::tis::CreateTisIn;
 use zerocopy::IntoBytes;
 
-use super::golden::{counter_set, golden, same, same_but};
+use super::golden::{self, counter_set, domain, golden, same, same_but};
 use super::{Objects, Recorder, cq};
 use crate::control::kernel::{CreateQp, CreateSrq, UserMr};
 
@@ -42,22 +42,9 @@ fn completion_queue(device: &Recorder, objects: &Objects, number: u32) -> Cq {
     cq(objects, 0x5000_0000, 31).unwrap()
 }
 
-fn domain(device: &Recorder, objects: &Objects, number: u32) -> Pd {
-    device.call(number);
-    objects.alloc_pd().unwrap().0
-}
-
 fn modify(objects: &Objects, qp: Qp, to: QpState, attr: ModifyQp) {
-    let attr = ExModifyQp {
-        base: ModifyQp {
-            qp_handle: qp,
-            qp_state: to,
-            attr_mask: attr.attr_mask | QpAttrMask::STATE,
-            ..attr
-        },
-        ..ExModifyQp::default()
-    };
-    objects.modify_qp(&attr, &Default::default()).unwrap();
+    let qp_state = to;
+    golden::modify(objects, qp, ModifyQp { qp_state, ..attr });
 }
 
 fn port() -> ModifyQp {

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use uverbs_abi::handle::{Cq, Pd, Qp};
 use uverbs_abi::types::{AccessFlags, QpAttrMask, QpState, QpType, SrqType};
 use uverbs_abi::udata::mlx5 as udata;
-use uverbs_abi::write::qp::{ExModifyQp, ModifyQp, QpDest};
+use uverbs_abi::write::qp::{ModifyQp, QpDest};
 use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::cq::CreateCqIn;
 use wqe_format::mlx5::firmware::qp::CreateQpIn;
 use wqe_format::mlx5::firmware::qp_modify::Rst2initQpIn;
 use wqe_format::mlx5::firmware::xrc_srq::CreateXrcSrqIn;
 
-use super::golden::{counter_set, golden, same, same_but};
+use super::golden::{completion_queue, counter_set, domain, golden, modify, same, same_but};
 use super::{Objects, Recorder, objects};
-use crate::control::kernel::{CreateCq, CreateQp, CreateSrq};
+use crate::control::kernel::{CreateQp, CreateSrq};
 
 const PROGRAM: &str = "ibv_xsrq_pingpong";
 const TARGET: &str = "xrc_target";
@@ -26,32 +26,14 @@ const INITIATOR: &str = "xrc_initiator";
 /// name again, and no receives.
 const OF_TARGET: &[&str] = &["pd", "cqn_snd", "cqn_rcv", "rq_type", "rlky"];
 
-fn completion_queue(device: &Recorder, objects: &Objects, program: &str, number: u32) -> Cq {
+/// The program's completion queue, which is the kernel's.
+fn same_completion_queue(device: &Recorder, objects: &Objects, program: &str, number: u32) -> Cq {
     let kernel = golden(program, "CREATE_CQ");
-    let kernel = CreateCqIn::new(&kernel[..]).unwrap();
-    let context = kernel.cq_context();
-    let request = CreateCq {
-        cqe: (1 << context.log_cq_size()) - 1,
-        ..CreateCq::default()
-    };
-    let input = udata::CreateCq {
-        buf_addr: 0x5000_0000,
-        db_addr: context.dbr_addr(),
-        cqe_size: 64,
-        uar_page_index: context.uar_page() as u16,
-        flags: udata::CreateCqFlags::UAR_PAGE_INDEX,
-        ..udata::CreateCq::default()
-    };
-    device.call(number);
-    // SAFETY: nobody looks at the memory.
-    let made = unsafe { objects.create_cq(&request, &input) }.unwrap();
+    let log_size = CreateCqIn::new(&kernel[..]).unwrap();
+    let log_size = log_size.cq_context().log_cq_size();
+    let made = completion_queue(device, objects, program, (1 << log_size) - 1, number);
     same(device, program, Opcode::CREATE_CQ);
-    made.handle
-}
-
-fn domain(device: &Recorder, objects: &Objects, number: u32) -> Pd {
-    device.call(number);
-    objects.alloc_pd().unwrap().0
+    made
 }
 
 /// The three changes of state, each the kernel's.
@@ -64,16 +46,8 @@ fn connect(device: &Recorder, objects: &Objects, program: &str, qp: Qp, explaine
     let rts = Rst2initQpIn::new(&rts[..]).unwrap();
     let target = program == TARGET;
     counter_set(device, program);
-    let modify = |attr: ModifyQp, opcode: Opcode| {
-        let attr = ExModifyQp {
-            base: ModifyQp {
-                qp_handle: qp,
-                attr_mask: attr.attr_mask | QpAttrMask::STATE,
-                ..attr
-            },
-            ..ExModifyQp::default()
-        };
-        objects.modify_qp(&attr, &Default::default()).unwrap();
+    let change = |attr: ModifyQp, opcode: Opcode| {
+        modify(objects, qp, attr);
         same_but(device, program, opcode, explained);
     };
     let init = ModifyQp {
@@ -86,7 +60,7 @@ fn connect(device: &Recorder, objects: &Objects, program: &str, qp: Qp, explaine
         port_num: 1,
         ..ModifyQp::default()
     };
-    modify(init, Opcode::RST2INIT_QP);
+    change(init, Opcode::RST2INIT_QP);
     let mut to_rtr = ModifyQp {
         attr_mask: QpAttrMask::AV
             | QpAttrMask::PATH_MTU
@@ -108,7 +82,7 @@ fn connect(device: &Recorder, objects: &Objects, program: &str, qp: Qp, explaine
         to_rtr.max_dest_rd_atomic = 1;
         to_rtr.min_rnr_timer = 12;
     }
-    modify(to_rtr, Opcode::INIT2RTR_QP);
+    change(to_rtr, Opcode::INIT2RTR_QP);
     let mut to_rts = ModifyQp {
         attr_mask: QpAttrMask::SQ_PSN | QpAttrMask::TIMEOUT,
         qp_state: QpState::RTS,
@@ -123,7 +97,7 @@ fn connect(device: &Recorder, objects: &Objects, program: &str, qp: Qp, explaine
         to_rts.rnr_retry = 7;
         to_rts.max_rd_atomic = 1;
     }
-    modify(to_rts, Opcode::RTR2RTS_QP);
+    change(to_rts, Opcode::RTR2RTS_QP);
 }
 
 /// A device with the domain of the program's, and its protection domain.
@@ -145,7 +119,7 @@ fn a_domain_and_its_shared_receive_queue() {
     let queue = golden(PROGRAM, "CREATE_XRC_SRQ");
     let queue = CreateXrcSrqIn::new(&queue[..]).unwrap();
     let context = queue.xrc_srq_context_entry();
-    let cq = completion_queue(&device, &objects, PROGRAM, context.cqn());
+    let cq = same_completion_queue(&device, &objects, PROGRAM, context.cqn());
     let request = CreateSrq {
         srq_type: SrqType::XRC,
         pd,
@@ -206,7 +180,7 @@ fn an_initiator() {
     let kernel = CreateQpIn::new(&kernel[..]).unwrap();
     let context = kernel.qpc();
     let pd = domain(&device, &objects, context.pd());
-    let cq = completion_queue(&device, &objects, INITIATOR, context.cqn_snd());
+    let cq = same_completion_queue(&device, &objects, INITIATOR, context.cqn_snd());
     let request = CreateQp {
         qp_type: QpType::XRC_INI,
         pd,
