@@ -9,6 +9,7 @@ use uverbs_abi::udata::mlx5::{
     CreateCq as DriverInput, CreateCqFlags as DriverFlags, CreateCqResp, ResizeCq as DriverResize,
 };
 use uverbs_abi::write::cq::DestroyCqResp;
+use wqe_format::mlx5::MiniFormat;
 use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::cq::{Cqc, CreateCqIn, CreateCqOut, ModifyCqIn};
 
@@ -98,6 +99,22 @@ impl Objects {
             .ok_or(Errno(libc::EINVAL))
     }
 
+    /// What the device calls the format of mini entries that mlx5dv calls `bit`: it numbers them, and leaves the bits no
+    /// number (Linux `mlx5/device.h` `MLX5_CQE_FORMAT_CSUM`, `MLX5_CQE_FORMAT_CSUM_STRIDX`). `EOPNOTSUPP` if it compresses
+    /// no entries of this size or does not know the format, `EINVAL` for what is no format.
+    fn mini_format(&self, entry_size: u32, bit: u8) -> Result<MiniFormat, Errno> {
+        let caps = &self.caps.general;
+        let compresses = match entry_size {
+            128 => caps.cqe_compression_128(),
+            _ => caps.cqe_compression(),
+        };
+        let format = MiniFormat::from_mlx5dv(bit.into()).ok_or(Errno(libc::EINVAL))?;
+        if !compresses || (format.has_stride_index() && !caps.mini_cqe_resp_stride_index()) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        Ok(format)
+    }
+
     /// Makes a completion queue.
     ///
     /// # Safety
@@ -142,13 +159,10 @@ impl Objects {
             .set_dbr_addr(record_address)
             .set_oi(request.flags.contains(CreateCqFlags::IGNORE_OVERRUN));
         if input.cqe_comp_en != 0 {
-            if !self.caps.general.cqe_compression() || !input.cqe_comp_res_format.is_power_of_two()
-            {
-                return Err(Errno(libc::EINVAL));
-            }
+            let format = self.mini_format(size, input.cqe_comp_res_format)?;
             context
                 .set_cqe_comp_en(true)
-                .set_mini_cqe_res_format(input.cqe_comp_res_format.trailing_zeros() as u8);
+                .set_mini_cqe_res_format(format.0);
         }
         let mut output = CreateCqOut::zeroed();
         self.platform.execute(&bytes, output.as_bytes_mut())?;

@@ -290,9 +290,13 @@ impl Objects {
             };
         }
         if caps.cqe_compression() {
+            let strides = match caps.mini_cqe_resp_stride_index() {
+                true => CqeCompFormat::CSUM_STRIDX,
+                false => CqeCompFormat::NONE,
+            };
             answer.cqe_comp_caps = CqeCompCaps {
                 max_num: caps.cqe_compression_max_num().into(),
-                supported_format: CqeCompFormat(CqeCompFormat::HASH.0 | CqeCompFormat::CSUM.0),
+                supported_format: CqeCompFormat::HASH | CqeCompFormat::CSUM | strides,
             };
         }
         if caps.cqe_compression_128() {

@@ -1,10 +1,13 @@
 //! Bytes of commands.
 
 use uverbs_abi::types::{AccessFlags, MwType};
+use uverbs_abi::udata::mlx5 as udata;
+use wqe_format::mlx5::firmware::cq::CreateCqIn;
 use wqe_format::mlx5::firmware::mkey::CreateMkeyIn;
 
-use super::{cq, objects, pd};
+use super::{Recorder, cq, cq_by, objects, objects_of, pd};
 use crate::control::kernel::UserMr;
+use crate::sys::errno::Errno;
 
 const ALL: AccessFlags = AccessFlags(0xf);
 
@@ -85,4 +88,51 @@ fn doorbell_records_of_a_page_share_its_mapping() {
     drop((record, other));
     objects.destroy_cq(one).unwrap();
     assert_eq!(device.mappings(), 0);
+}
+
+/// mlx5dv has a bit for a format of mini entries and the device a number (Linux `mlx5/device.h`, `MLX5_CQE_FORMAT_CSUM` = 1,
+/// `MLX5_CQE_FORMAT_CSUM_STRIDX` = 3).
+#[test]
+fn formats_of_mini_entries_have_the_device_s_numbers() {
+    let compressed = |compresses, bit| {
+        let (device, objects) = objects_of(Recorder {
+            compresses,
+            ..Recorder::default()
+        });
+        let more = udata::CreateCq {
+            cqe_comp_en: 1,
+            cqe_comp_res_format: bit,
+            ..udata::CreateCq::default()
+        };
+        cq_by(&objects, 0x20_0000, 63, more)?;
+        let bytes = device.last();
+        let command = CreateCqIn::new(&bytes[..]).unwrap();
+        let context = command.cq_context();
+        assert!(context.cqe_comp_en());
+        Ok(context.mini_cqe_res_format())
+    };
+    let all = (true, true);
+    for (bit, number) in [(1 << 0, 0), (1 << 1, 1), (1 << 2, 3)] {
+        assert_eq!(compressed(all, bit), Ok(number));
+    }
+    for bit in [0, 3, 1 << 3] {
+        assert_eq!(compressed(all, bit), Err(Errno(libc::EINVAL)));
+    }
+    let lacks = Err(Errno(libc::EOPNOTSUPP));
+    assert_eq!(compressed((true, false), 1 << 2), lacks);
+    assert_eq!(compressed((true, false), 1 << 1), Ok(1));
+    assert_eq!(compressed((false, true), 1 << 0), lacks);
+}
+
+#[test]
+fn formats_of_mini_entries_are_told_as_far_as_the_device_has_them() {
+    for (compresses, formats) in [((false, true), 0), ((true, false), 3), ((true, true), 7)] {
+        let (_, objects) = objects_of(Recorder {
+            compresses,
+            ..Recorder::default()
+        });
+        let told = objects.query_device_ex().unwrap().udata.cqe_comp_caps;
+        assert_eq!(told.supported_format.0, formats);
+        assert_eq!(told.max_num != 0, compresses.0);
+    }
 }

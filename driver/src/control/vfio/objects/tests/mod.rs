@@ -35,6 +35,8 @@ struct Recorder {
     numbers: Mutex<VecDeque<u32>>,
     mapped: Arc<()>,
     ethernet: bool,
+    /// Whether it compresses completions of 64 bytes, and whether those may name their strides.
+    compresses: (bool, bool),
 }
 
 /// The number of every object that nothing else was said of.
@@ -99,7 +101,10 @@ impl Recorder {
             .set_port_type(self.ethernet.into())
             .set_eth_net_offloads(self.ethernet)
             .set_nic_flow_table(self.ethernet)
-            .set_roce(self.ethernet);
+            .set_roce(self.ethernet)
+            .set_cqe_compression(self.compresses.0)
+            .set_cqe_compression_max_num(64)
+            .set_mini_cqe_resp_stride_index(self.compresses.1);
         caps
     }
 }
@@ -191,7 +196,11 @@ impl Platform for Recorder {
 }
 
 fn objects() -> (Arc<Recorder>, Objects) {
-    let recorder = Arc::new(Recorder::default());
+    objects_of(Recorder::default())
+}
+
+fn objects_of(recorder: Recorder) -> (Arc<Recorder>, Objects) {
+    let recorder = Arc::new(recorder);
     let objects = Objects::new(recorder.clone()).unwrap();
     recorder.forget();
     (recorder, objects)
@@ -203,6 +212,11 @@ fn pd(objects: &Objects) -> Pd {
 
 /// A completion queue whose ring begins at `ring`.
 fn cq(objects: &Objects, ring: u64, cqe: u32) -> Result<Cq, Errno> {
+    cq_by(objects, ring, cqe, udata::CreateCq::default())
+}
+
+/// The same, of which the driver's part says more.
+fn cq_by(objects: &Objects, ring: u64, cqe: u32, more: udata::CreateCq) -> Result<Cq, Errno> {
     let request = CreateCq {
         cqe,
         comp_vector: 1,
@@ -214,7 +228,7 @@ fn cq(objects: &Objects, ring: u64, cqe: u32) -> Result<Cq, Errno> {
         cqe_size: 64,
         uar_page_index: 0x11,
         flags: udata::CreateCqFlags::UAR_PAGE_INDEX,
-        ..udata::CreateCq::default()
+        ..more
     };
     // SAFETY: nobody looks at the memory.
     unsafe { objects.create_cq(&request, &input) }.map(|made| made.handle)
