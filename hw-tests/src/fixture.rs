@@ -104,6 +104,8 @@ pub(crate) struct Setup {
     pub(crate) qp_access: u32,
     pub(crate) srq: Option<(u32, u32)>,
     pub(crate) signal_all: bool,
+    /// Queues that tell the times of completions.
+    pub(crate) timed: bool,
     /// Completion channels for the queues.
     pub(crate) channels: bool,
     pub(crate) timeout: u8,
@@ -124,6 +126,7 @@ impl Setup {
             qp_access: access::ALL,
             srq: None,
             signal_all: false,
+            timed: false,
             channels: false,
             timeout: 14,
             retry: 7,
@@ -224,8 +227,11 @@ impl<'e> Side<'e> {
             true => Some(v.create_channel()?),
             false => None,
         };
-        let send_cq = v.create_cq(setup.cqe, channel)?;
-        let recv_cq = v.create_cq(setup.cqe, channel)?;
+        let make = || match v.extras() {
+            Some(extras) if setup.timed => extras.create_timed_cq(setup.cqe),
+            _ => v.create_cq(setup.cqe, channel),
+        };
+        let (send_cq, recv_cq) = (make()?, make()?);
         let srq = match setup.srq {
             Some((max_wr, max_sge)) => Some(v.create_srq(pd, max_wr, max_sge, 0)?),
             None => None,

@@ -1,12 +1,14 @@
 //! The cases, as data: each a name, what it needs, and a body.
 
 mod atomics;
+mod clock;
 mod completion;
 mod datagrams;
 mod deviation;
 mod events;
 mod forks;
 mod inline;
+mod null_memory;
 mod objects;
 mod port_counters;
 mod post;
@@ -15,6 +17,7 @@ mod rights;
 mod rings;
 mod scale;
 mod shared_receive;
+mod spread;
 mod states;
 mod transfer;
 mod windows;
@@ -74,6 +77,14 @@ pub(crate) enum Need {
     Counters,
     /// A counter of this name.
     Counter(&'static str),
+    /// A key of memory that is nowhere.
+    NullMemory,
+    /// The device has a clock that can be read.
+    Clock,
+    /// What the device's time is in wall-clock time is known.
+    WallClock,
+    /// Packets can be spread over receive queues by a hash.
+    Spread,
     /// Both ends in this process: the case looks at the far end with more than verbs, or times it.
     Loopback,
 }
@@ -115,6 +126,26 @@ impl Need {
                 .then(|| "nobody tells the port's counters".to_owned()),
             Self::Counter(name) => (!env.v().counters(env.port)?.contains_key(name))
                 .then(|| format!("the device has no counter {name}")),
+            Self::NullMemory => (env.v().extras())
+                .and_then(|extras| extras.null_key())
+                .is_none()
+                .then(|| "no key of memory that is nowhere is known".to_owned()),
+            Self::Clock => match env.v().extras() {
+                Some(extras) => extras.clock()?,
+                None => None,
+            }
+            .is_none()
+            .then(|| "no clock of the device's can be read".to_owned()),
+            Self::WallClock => (!env
+                .v()
+                .extras()
+                .is_some_and(|extras| extras.knows_wall_clock()))
+            .then(|| "nobody tells what the device's time is in wall-clock time".to_owned()),
+            Self::Spread => match env.v().extras() {
+                Some(extras) => !extras.spreads()?,
+                None => true,
+            }
+            .then(|| "packets cannot be spread over receive queues".to_owned()),
             Self::Loopback => env
                 .far
                 .is_some()
@@ -191,6 +222,9 @@ pub(crate) fn all() -> Vec<Case> {
     rings::cases(&mut suite);
     forks::cases(&mut suite);
     port_counters::cases(&mut suite);
+    null_memory::cases(&mut suite);
+    clock::cases(&mut suite);
+    spread::cases(&mut suite);
     scale::cases(&mut suite);
     suite.cases
 }

@@ -60,6 +60,7 @@ impl Move {
             Transport::Rc => true,
             Transport::Uc => self != Self::Read,
             Transport::Ud => matches!(self, Self::Send | Self::SendImm),
+            Transport::Raw => false,
         }
     }
 

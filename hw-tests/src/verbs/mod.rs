@@ -6,6 +6,7 @@
 //! across a control connection ([`remote`]).
 
 pub(crate) mod core;
+pub(crate) mod extras;
 pub(crate) mod memory;
 pub(crate) mod official;
 pub(crate) mod planted;
@@ -15,6 +16,7 @@ pub(crate) mod types;
 use std::time::{Duration, Instant};
 
 use crate::counters::Counters;
+use extras::Extras;
 use types::*;
 
 /// A device, opened. Objects live until they are destroyed or the process ends.
@@ -78,6 +80,11 @@ pub(crate) trait Verbs: Send + Sync {
 
     /// The next asynchronous event, acknowledged, or nothing in `timeout`.
     fn async_event(&self, timeout: Duration) -> Answer<Option<Event>>;
+
+    /// What the provider has beyond common verbs, if it has anything.
+    fn extras(&self) -> Option<&dyn Extras> {
+        None
+    }
 
     /// Destroys all objects and forgets all events, so that the next case finds the device as if just opened; memory stays.
     /// An error leaves it half done.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::extras::Extras;
 use super::types::*;
 use super::{Rereg, Verbs, poll_until};
 use crate::counters::Counters;
@@ -164,6 +165,10 @@ macro_rules! pass {
 }
 
 impl Verbs for Planted {
+    fn extras(&self) -> Option<&dyn Extras> {
+        self.inner.extras()
+    }
+
     fn read(&self, buf: Buf, offset: u64, len: u64) -> Answer<Vec<u8>> {
         let mut bytes = self.inner.read(buf, offset, len)?;
         if self.is(Plant::CorruptByte)

@@ -181,9 +181,12 @@ pub(crate) enum Transport {
     Rc,
     Uc,
     Ud,
+    /// Packets as they are.
+    Raw,
 }
 
 impl Transport {
+    /// Those of InfiniBand.
     pub(crate) const ALL: [Self; 3] = [Self::Rc, Self::Uc, Self::Ud];
 
     /// `enum ibv_qp_type`.
@@ -192,6 +195,7 @@ impl Transport {
             Self::Rc => 2,
             Self::Uc => 3,
             Self::Ud => 4,
+            Self::Raw => 8,
         }
     }
 }
@@ -202,6 +206,7 @@ impl fmt::Display for Transport {
             Self::Rc => "rc",
             Self::Uc => "uc",
             Self::Ud => "ud",
+            Self::Raw => "raw",
         })
     }
 }

@@ -9,6 +9,7 @@ use uverbs_abi::udata::rxe as udata;
 
 use super::*;
 use crate::counters::Counters;
+use crate::verbs::extras::Extras;
 use crate::verbs::{Rereg, Verbs};
 
 impl Verbs for Core {
@@ -314,6 +315,9 @@ impl Verbs for Core {
             Transport::Rc => rxe::Transport::Rc,
             Transport::Uc => rxe::Transport::Uc,
             Transport::Ud => rxe::Transport::Ud,
+            Transport::Raw => {
+                return Err(Fault::errno(libc::EOPNOTSUPP, "send packets as they are"));
+            }
         };
         let limits = SendLimits {
             max_sge: created.cap.max_send_sge,
@@ -621,6 +625,10 @@ impl Verbs for Core {
             kind: event.event_type.0,
             id: event.element as u32,
         }))
+    }
+
+    fn extras(&self) -> Option<&dyn Extras> {
+        Some(self)
     }
 
     fn sweep(&self) -> Answer<()> {

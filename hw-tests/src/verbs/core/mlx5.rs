@@ -14,13 +14,16 @@ use std::sync::Arc;
 use uverbs_abi::write::qp::ExModifyQp;
 use zerocopy::byteorder::big_endian::U32;
 
+use super::extras::Spread;
 use super::*;
+use crate::verbs::extras::Timed;
 
 /// What mlx5 has instead of rxe's queues.
 #[derive(Debug)]
 pub(super) struct Mlx5 {
     pub(super) context: Arc<Mlx5Context>,
     // those that use others come before them, since they are dropped in this order
+    pub(super) spread: Mutex<Option<Spread>>,
     qps: Table<QpState>,
     srqs: Table<SrqState>,
     cqs: Table<CqState>,
@@ -181,6 +184,7 @@ impl Mlx5 {
     pub(super) fn new(context: Arc<Mlx5Context>) -> Self {
         Self {
             context,
+            spread: Mutex::default(),
             cqs: Table::default(),
             qps: Table::default(),
             srqs: Table::default(),
@@ -191,6 +195,7 @@ impl Mlx5 {
     /// Destroys all queues and address handles, whatever still uses a queue before it. Events that nobody acknowledged are
     /// waited for by nobody.
     pub(super) fn sweep(&self) -> Answer<()> {
+        self.end_spread();
         for (_, state) in self.qps.take_all() {
             let mut object = lock(&state.object);
             let destroyed = object.destroy();
@@ -210,6 +215,43 @@ impl Mlx5 {
     }
 
     pub(super) fn create_cq(&self, core: &Core, cqe: u32, channel: Option<Channel>) -> Answer<Cq> {
+        self.make_cq(core, cqe, channel, false)
+    }
+
+    /// A queue whose completions tell wall-clock times too, where those are known.
+    pub(super) fn create_timed_cq(&self, core: &Core, cqe: u32) -> Answer<Cq> {
+        self.make_cq(core, cqe, None, self.context.clock_page().is_some())
+    }
+
+    pub(super) fn poll_timed(&self, cq: Cq) -> Answer<Option<Timed>> {
+        let cq = self.cqs.get(cq.id)?;
+        let mut queue = lock(&cq.queue);
+        if queue.start_poll().is_err() {
+            return Ok(None);
+        }
+        let wall = self.context.clock_page().is_some();
+        let timed = Timed {
+            id: queue.wr_id(),
+            status: Status(queue.status()),
+            ticks: queue.read_completion_ts(),
+            wall: wall.then(|| queue.read_completion_wallclock_ns()),
+        };
+        queue.end_poll();
+        Ok(Some(timed))
+    }
+
+    /// What the kernel, or the driver, calls a completion queue.
+    pub(super) fn cq_handle(&self, cq: Cq) -> Answer<handle::Cq> {
+        Ok(lock(&self.cqs.get(cq.id)?.object).handle())
+    }
+
+    fn make_cq(
+        &self,
+        core: &Core,
+        cqe: u32,
+        channel: Option<Channel>,
+        wall_clock: bool,
+    ) -> Answer<Cq> {
         let id = table::new_id();
         let to = match channel {
             Some(channel) => Some(core.channels.get(channel.0)?),
@@ -220,6 +262,7 @@ impl Mlx5 {
             user_handle: id.into(),
             comp_channel: to.as_ref().map(|channel| channel.file.as_raw_fd()),
             async_event: Some(core.events.as_raw_fd()),
+            wall_clock,
             ..CqRequest::default()
         });
         let (object, queue) = made.map_err(|errno| fault("make a completion queue", errno))?;
@@ -307,15 +350,15 @@ impl Mlx5 {
             }
             None => None,
         };
-        let handle = |cq: Cq| Ok::<_, Fault>(lock(&self.cqs.get(cq.id)?.object).handle());
         let mut request = QpRequest::new(match init.transport {
             Transport::Rc => geometry::Transport::Rc,
             Transport::Uc => geometry::Transport::Uc,
             Transport::Ud => geometry::Transport::Ud,
+            Transport::Raw => geometry::Transport::RawPacket,
         });
         request.pd = *core.pds.get(init.pd.0)?;
-        request.send_cq = handle(init.send_cq)?;
-        request.recv_cq = handle(init.recv_cq)?;
+        request.send_cq = self.cq_handle(init.send_cq)?;
+        request.recv_cq = self.cq_handle(init.recv_cq)?;
         request.srq = srq.clone();
         request.user_handle = id.into();
         request.cap = convert::cap(&init.caps);

@@ -5,6 +5,7 @@
 mod acks;
 mod calls;
 mod convert;
+mod extras;
 mod mlx5;
 mod table;
 
