@@ -24,6 +24,7 @@ use crate::control::mlx5::{Mlx5Context, OpenError, Opened};
 use crate::control::vfio;
 use crate::control::vfio::hca::Options;
 use crate::control::vfio::linux::{VFIO, VfioPci};
+use crate::control::vfio::objects::DriverUsage;
 use crate::control::vfio::pci::Pci;
 use crate::error::{Error, Result};
 use crate::sys::fd::UverbsFd;
@@ -268,6 +269,12 @@ impl Context {
             Family::Rxe(_) => None,
         };
         clock.ok_or_else(|| Error::kernel("read the device's clock", Errno(libc::EOPNOTSUPP)))
+    }
+
+    /// What this process holds for a device that it drives itself; `None` of one that the kernel drives.
+    pub fn driver_usage(&self) -> Option<DriverUsage> {
+        let objects = self.inner.uctx().objects()?;
+        Some(objects.platform().usage())
     }
 
     /// Attributes of a port, numbered from 1.

@@ -25,6 +25,7 @@ mod tags;
 mod token;
 mod xrc;
 
+pub use crate::control::vfio::objects::DriverUsage;
 pub use address::{Address, AddressHandle, Destination};
 pub use attributes::{DeviceAttributes, LinkLayer, Mtu, PortAttributes, PortState};
 pub use channel::CompletionChannel;

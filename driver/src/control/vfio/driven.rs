@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::eq::UAR_PAGE;
 use super::events::EventSink;
 use super::hca::{Hca, HcaError, Options};
-use super::objects::{Identity, Mapped, Objects, Platform};
+use super::objects::{DriverUsage, Identity, Mapped, Objects, Platform};
 use super::pci::{BarMapping, Pci};
 use crate::sys::errno::Errno;
 
@@ -91,6 +91,14 @@ impl Platform for Hca {
 
     fn is_ours(&self) -> bool {
         Hca::is_ours(self)
+    }
+
+    fn usage(&self) -> DriverUsage {
+        DriverUsage {
+            mappings: self.iommu().mappings(),
+            free_addresses: self.iommu().addresses_left(),
+            firmware_pages: self.device_pages(),
+        }
     }
 
     fn identity(&self) -> Identity {

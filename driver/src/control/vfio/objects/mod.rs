@@ -57,7 +57,7 @@ use crate::sys::errno::Errno;
 
 pub use caps::Caps;
 pub use counters::Counter;
-pub use platform::{Identity, Mapped, Platform};
+pub use platform::{DriverUsage, Identity, Mapped, Platform};
 
 use ah::{AddressHandle, Groups, Neighbours};
 use cq::CompletionQueue;

@@ -42,6 +42,20 @@ pub trait Platform: Commands {
 
     /// What the function says of itself.
     fn identity(&self) -> Identity;
+
+    /// What is held for the device now.
+    fn usage(&self) -> DriverUsage;
+}
+
+/// What a driver in this process holds for its device. Nothing of it grows while no objects are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverUsage {
+    /// Ranges of the process' memory that the device reaches; VFIO allows for a limited number (`dma_entry_limit`).
+    pub mappings: usize,
+    /// Bytes of I/O addresses that are free.
+    pub free_addresses: u64,
+    /// Pages of 4 KiB that the firmware has borrowed.
+    pub firmware_pages: u32,
 }
 
 /// Numbers of a function.

@@ -18,7 +18,7 @@ use wqe_format::mlx5::firmware::caps::roce::RoceCap;
 use wqe_format::mlx5::firmware::nic_vport::QueryNicVportContextOut;
 use wqe_format::mlx5::firmware::{Opcode, Status};
 
-use super::{Identity, Mapped, Objects, Platform};
+use super::{DriverUsage, Identity, Mapped, Objects, Platform};
 use crate::control::kernel::CreateCq;
 use crate::control::vfio::clock::Clock;
 use crate::control::vfio::command::{CommandError, Commands};
@@ -188,6 +188,10 @@ impl Platform for Recorder {
 
     fn is_ours(&self) -> bool {
         true
+    }
+
+    fn usage(&self) -> DriverUsage {
+        DriverUsage::default()
     }
 
     fn identity(&self) -> Identity {
