@@ -67,6 +67,11 @@ impl Memic {
         (START..START + 3 * WINDOW).contains(&offset)
     }
 
+    /// Whether nothing is allocated.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.areas.is_empty()
+    }
+
     /// Takes `size` bytes at the beginning of a range of the window, whose memory is zero then.
     pub(crate) fn alloc(&mut self, range: (u64, u64), size: u64) -> Result<u64, Refusal> {
         let (start, room) = range;

@@ -17,11 +17,14 @@ struct Copy {
     bytes: Vec<u8>,
 }
 
+/// Number of the basic block behind a request.
+pub(super) type Behind = u16;
+
 /// What a write to a register brought.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Rung {
-    /// The first 8 bytes are there: this queue has work.
-    pub(super) queue: Option<u32>,
+    /// The first 8 bytes are there: this queue has work, up to and with the request of which they are the first.
+    pub(super) queue: Option<(u32, Behind)>,
     /// So much of a request has been copied: whole basic blocks.
     pub(super) copy: Option<Vec<u8>>,
 }
@@ -41,8 +44,10 @@ impl Copies {
         let (before, now) = (at, copy.bytes.len());
         let mut rung = Rung::default();
         if let (true, Some(first)) = (before < 8, copy.bytes.first_chunk::<8>()) {
-            let [.., a, b, c, _] = *first;
-            rung.queue = Some(u32::from_be_bytes([0, a, b, c]));
+            let [_, i, j, _, a, b, c, ds] = *first;
+            let blocks = u16::from(ds & 0x3f).div_ceil(SEND_WQE_BB as u16 / 16);
+            let behind = u16::from_be_bytes([i, j]).wrapping_add(blocks);
+            rung.queue = Some((u32::from_be_bytes([0, a, b, c]), behind));
         }
         if now / SEND_WQE_BB > before / SEND_WQE_BB {
             rung.copy = Some(copy.bytes[..now - now % SEND_WQE_BB].to_vec());
@@ -74,7 +79,8 @@ mod tests {
         for at in (0..128).step_by(8) {
             for (register, byte) in [(0x800, 1), (0x900, 2)] {
                 let rung = copies.write(16, register + at, &[byte; 8]);
-                let queue = (at == 0).then_some(u32::from(byte) * 0x1_0101);
+                let behind = u16::from(byte) * 0x101 + 1;
+                let queue = (at == 0).then_some((u32::from(byte) * 0x1_0101, behind));
                 let whole = at as usize + 8;
                 let copy = whole.is_multiple_of(64).then(|| vec![byte; whole]);
                 assert_eq!(rung, Rung { queue, copy });
@@ -87,15 +93,15 @@ mod tests {
     fn halves_ring_once() {
         let mut copies = Copies::default();
         let five = Rung {
-            queue: Some(5),
+            queue: Some((5, 0x0103)),
             copy: None,
         };
-        assert_eq!(copies.write(1, 0x800, &[0; 4]), Rung::default());
+        assert_eq!(copies.write(1, 0x800, &[0, 1, 2, 10]), Rung::default());
         assert_eq!(copies.write(1, 0x804, &[0, 0, 5, 4]), five);
         assert_eq!(copies.write(1, 0x810, &[0; 8]), Rung::default());
         assert_eq!(copies.write(1, 0x808, &[0; 8]), Rung::default());
         let all = copies.write(1, 0x900, &[7; 64]);
-        assert_eq!(all.queue, Some(0x7_0707));
+        assert_eq!(all.queue, Some((0x7_0707, 0x0709)));
         assert_eq!(all.copy, Some(vec![7; 64]));
     }
 }

@@ -96,12 +96,12 @@ impl Qp {
 /// Bytes were written at `register` (an offset in the page, of 0x800..0x1000) of a doorbell page.
 pub(crate) fn doorbell(device: &mut Device, uar: u32, register: u32, bytes: &[u8]) {
     let rung = device.transport.copies.write(uar, register, bytes);
-    if let Some(qpn) = rung.queue {
+    if let Some((qpn, behind)) = rung.queue {
         match device.resources.qps.get_mut(qpn) {
             // Nothing can be posted in reset; what rings now is late.
             Some(qp) if qp.send.is_some() && qp.state == QpState::Rst => {}
             Some(qp) if qp.send.is_some() => {
-                qp.data.requester.ring();
+                qp.data.requester.ring(behind);
                 if qp.uar != uar {
                     log::debug!("queue {qpn:#x} was rung in page {uar:#x}, not in its own");
                 }
@@ -141,7 +141,8 @@ pub(crate) fn look_at_all(device: &mut Device) -> bool {
     let some = !new.is_empty();
     for &qpn in &new {
         if let Some(qp) = device.resources.qps.get_mut(qpn) {
-            qp.data.requester.ring();
+            let behind = qp.data.requester.fetched;
+            qp.data.requester.ring(behind);
         }
     }
     device.transport.active.extend(new);

@@ -61,9 +61,9 @@ impl Flight {
 pub(crate) struct Requester {
     /// Basic blocks fetched, counted over and over.
     pub(super) fetched: u16,
-    /// A doorbell has come since the last reset. Until then the doorbell record is not looked at: it may be left over from an
+    /// How far the last doorbell since the last reset reaches. Until then the doorbell record is not looked at: it may be left over from an
     /// earlier life (UCX resets an initiator and leaves its record, `uct_ib_mlx5_txwq_reset`).
-    rung: bool,
+    rung: Option<doorbell::Behind>,
     /// Number of the packet behind all requests in work.
     pub(super) psn: u32,
     /// Of the next packet that is sent; behind `psn` when packets are sent again.
@@ -103,9 +103,14 @@ impl Requester {
         self.retry.due()
     }
 
-    /// A doorbell has come.
-    pub(super) fn ring(&mut self) {
-        self.rung = true;
+    /// A doorbell has come that reaches so far.
+    pub(super) fn ring(&mut self, behind: doorbell::Behind) {
+        self.rung = Some(behind);
+    }
+
+    /// Whether a doorbell has come for the request at this block.
+    fn is_rung(&self, block: u16) -> bool {
+        (self.rung).is_some_and(|behind| behind.wrapping_sub(block).cast_signed() > 0)
     }
 
     /// A datagram went out: the next one's number.
@@ -234,7 +239,10 @@ fn send_next(device: &mut Device, qpn: u32) -> bool {
 
 /// Whether a request starts in the ring, and its bytes.
 fn fetch_bytes(device: &Device, qp: &Qp) -> Option<Result<Vec<u8>, Syndrome>> {
-    let send = qp.send.as_ref().filter(|_| qp.data.requester.rung)?;
+    let send = qp
+        .send
+        .as_ref()
+        .filter(|_| qp.data.requester.rung.is_some())?;
     let fetched = qp.data.requester.fetched;
     let mut word = [0; 4];
     let memory = device.memory.as_ref();
@@ -314,6 +322,11 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         return false;
     }
     let counter = requester.fetched;
+    // The record may say of a request before its doorbell comes, and its data on the device come before the doorbell: on a bus
+    // they can't be behind the record that was read, on the way here they can.
+    if !device.watches && !requester.is_rung(counter) && request.is_on_device(device, &qp.who()) {
+        return false;
+    }
     let is_strict = device.config.strict;
     if request.sets_reserved && is_strict {
         let (qpn, index) = (qpn, counter);

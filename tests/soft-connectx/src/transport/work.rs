@@ -6,7 +6,7 @@ use wqe_format::mlx5::{
 };
 
 use crate::device::Device;
-use crate::memory::{self, Fault, Right, Who};
+use crate::memory::{self, Fault, Place, Range, Right, Who};
 use crate::resources::QpKind;
 
 /// A part of the data.
@@ -296,6 +296,20 @@ impl Request {
     /// Bytes of its data.
     pub(super) fn len(&self) -> u64 {
         self.data.iter().map(Piece::len).sum()
+    }
+
+    /// Whether some of its data lie in memory on the device.
+    pub(super) fn is_on_device(&self, device: &Device, who: &Who) -> bool {
+        !device.memic.is_empty()
+            && self.data.iter().any(|piece| match *piece {
+                Piece::Memory { key, va, len } => {
+                    let range = Range { key, va, len };
+                    memory::pieces(&device.resources, who, range, Right::LocalRead).is_ok_and(
+                        |found| found.iter().any(|(it, _)| matches!(it, Place::Memic(_))),
+                    )
+                }
+                Piece::Inline(_) => false,
+            })
     }
 
     /// `len` bytes of its data from `offset` on.

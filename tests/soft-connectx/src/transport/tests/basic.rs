@@ -6,6 +6,7 @@ use zerocopy::byteorder::big_endian::U16;
 use super::*;
 use crate::adversary::Adversary;
 use crate::caps::Caps;
+use crate::memic;
 
 #[test]
 fn messages_are_cut_and_put_together() {
@@ -113,6 +114,41 @@ fn an_adversary_fetches_receive_requests_early() {
         assert_eq!(bench.bytes(0x5300, 64), sent);
     }
     assert!((5..20).contains(&early), "{early}");
+}
+
+/// A program writes its message to the device's memory, the request, the record and the doorbell, in that order. The record is
+/// in memory and may be seen before the stores to the device arrive, with a doorbell of before (UCX sends so: twice what was
+/// there from the message before).
+#[test]
+fn data_on_the_device_are_not_fetched_before_their_doorbell() {
+    const ON_DEVICE: u32 = 0x22 << 8;
+    let mut bench = Bench::pair(QpKind::Rc);
+    let start = bench.device.memic.alloc((memic::START, 4096), 64).unwrap();
+    let key = key(5, 0b00011, (start, 64), Vec::new());
+    bench.device.resources.mkeys.insert(ON_DEVICE >> 8, key);
+    for at in [0x5000, 0x5100, 0x5200] {
+        bench.post_receive(0x42, &[data(at, 64)]);
+    }
+    let body = DataSegment::new(0, 64, ON_DEVICE);
+    bench.device.bar_write(start, &[1; 64]);
+    bench.post(0x41, Opcode::SEND, 0, &[body.as_bytes()]);
+    bench.done(0x41, CqeOpcode::REQ);
+    // The second one is in the ring; so is a third, of plain memory, behind it.
+    let second = bench.request(0x41, Opcode::SEND, 0, &[body.as_bytes()]);
+    bench.put(0x41, &second);
+    let sent = bench.fill(0x1000, 64);
+    let third = bench.request(0x41, Opcode::SEND, 0, &[data(0x1000, 64).as_bytes()]);
+    bench.put(0x41, &third);
+    wake(&mut bench.device, 0x41);
+    assert_eq!(bench.poll(0x41), None);
+    bench.device.bar_write(start, &[2; 64]);
+    let register = u64::from(UAR) * 4096 + 0x900;
+    bench.device.bar_write(register, &third[..8]);
+    bench.done(0x41, CqeOpcode::REQ);
+    bench.done(0x41, CqeOpcode::REQ);
+    assert_eq!(bench.bytes(0x5000, 64), [1; 64]);
+    assert_eq!(bench.bytes(0x5100, 64), [2; 64]);
+    assert_eq!(bench.bytes(0x5200, 64), sent);
 }
 
 /// A thousand requests of one to four basic blocks in a ring of 16: the 17th, and all later turns.

@@ -68,7 +68,8 @@ fn ring(address: u64, log_stride: u8, log_size: u8) -> Ring {
 fn key(mode: u64, rights: u64, (start, len): (u64, u64), translation: Vec<u8>) -> Mkey {
     let mut context = [0; 64];
     set(&mut context, 0x10, 1, 1);
-    set(&mut context, 0x16, 2, mode);
+    set(&mut context, 0x16, 2, mode & 3);
+    set(&mut context, 0x3, 3, mode >> 2);
     set(&mut context, 0x11, 5, rights);
     set(&mut context, 0x20, 0x18, 0xff_ffff);
     set(&mut context, 0x60, 1, u64::from(len == 0));
