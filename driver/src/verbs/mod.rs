@@ -6,6 +6,7 @@ mod attributes;
 mod channel;
 mod completion;
 mod context;
+mod counters;
 mod cq;
 mod device;
 mod device_memory;

@@ -76,6 +76,31 @@ fn adversaries_change_nothing() {
     }
 }
 
+/// A write of nine packets of at most 1024 bytes, whose headers are counted with its data.
+#[test]
+fn ports_count_packets_and_requests() {
+    let devices = [1, 2].map(|serial| device(LinkLayer::InfiniBand, serial));
+    let _cable = Cable::new(&devices[0], &devices[1]);
+    let [one, other] = open(&devices);
+    let [mut from, to] = connected(&one, &other);
+    let before = [&one, &other].map(|context| context.port_counters(1).unwrap());
+    let part = from.region.slice(0..9_000);
+    (from.qp.send_half())
+        .write(part, to.region.remote(0))
+        .unwrap();
+    from.done();
+    let after = [&one, &other].map(|context| context.port_counters(1).unwrap());
+    let more = |end: usize, name: &str| after[end][name] - before[end][name];
+    assert_eq!(more(0, "counters/port_xmit_packets"), 9);
+    assert_eq!(more(1, "counters/port_rcv_packets"), 9);
+    assert_eq!(more(1, "hw_counters/rx_write_requests"), 1);
+    assert_eq!(more(0, "hw_counters/rx_write_requests"), 0);
+    let words = more(0, "counters/port_xmit_data");
+    assert!((9_000 / 4..9_700 / 4).contains(&words), "{words} words");
+    assert_eq!(more(1, "counters/port_rcv_data"), words);
+    assert!(one.port_counters(2).is_err());
+}
+
 #[test]
 fn one_device_talks_to_itself() {
     for link in [LinkLayer::InfiniBand, LinkLayer::Ethernet] {
