@@ -16,7 +16,7 @@ use oxverbs::ffi_core::uverbs_abi::types::{QpAttrMask, QpCap, QpState, SrqType};
 use oxverbs::ffi_core::uverbs_abi::udata::mlx5::AllocPdResp;
 use oxverbs::ffi_core::uverbs_abi::write::qp::{ExModifyQp, ModifyQp};
 use oxverbs::{
-    AccessFlags, Address, Context, DriverUsage, FlowMatch, MwType, RawPacket, Rc,
+    AccessFlags, Address, Context, DriverUsage, FlowMatch, LinkLayer, MwType, RawPacket, Rc,
     SharedReceiveQueueAttributes, Uc, Ud,
 };
 
@@ -86,9 +86,12 @@ pub(crate) fn nouns(context: &Context, watch: &mut dyn Watch) {
             drop(pd.memory_window(kind).unwrap());
         });
     }
-    steady("address handle", &mut || {
-        drop(pd.address_handle(&Address::local(1, 1)).unwrap());
-    });
+    // on Ethernet paths go by GIDs only
+    if context.query_port(1).unwrap().link_layer() == LinkLayer::INFINIBAND {
+        steady("address handle", &mut || {
+            drop(pd.address_handle(&Address::local(1, 1)).unwrap());
+        });
+    }
 }
 
 /// Queue pairs of raw packets and rules, and paths to an IP address, where there is something to remember of it.
