@@ -12,7 +12,8 @@ use clap::{Parser, ValueEnum};
 #[command(name = "hw-tests")]
 pub(crate) struct Options {
     /// RDMA device, as `rdma link` names it; vfio:0000:3b:00.0 for one that vfio-pci has; `soft` and
-    /// `soft-ib` for a ConnectX in software in this process, with a RoCE and an InfiniBand port
+    /// `soft-ib` for a ConnectX in software in this process, with a RoCE and an InfiniBand port, `soft-vf` and `soft-ib-vf`
+    /// for a virtual function of one
     #[arg(long, required_unless_present = "list")]
     pub(crate) device: Option<String>,
 

@@ -55,6 +55,16 @@ fn on_infiniband() {
     assert!(passed >= 85, "only {passed} cases passed");
 }
 
+/// A virtual function can do all that its physical one can, as far as programs go.
+#[test]
+fn on_a_virtual_function() {
+    let filter = "^(transfer/rc/send|counters|query|mr|rss|multicast|event/port)";
+    for (device, gid_index, least) in [("soft-vf", "1", 115), ("soft-ib-vf", "0", 105)] {
+        let passed = run(device, gid_index, filter, &["--keep-open"]);
+        assert!(passed >= least, "only {passed} cases passed on {device}");
+    }
+}
+
 /// The device stays open from one case to the next, which finds nothing of the one before.
 #[test]
 fn on_a_device_that_stays_open() {

@@ -119,6 +119,8 @@ pub struct ConnectX {
     pub adversary: Option<u64>,
     /// Write a trace of its commands.
     pub trace: bool,
+    /// It is a virtual function of a card.
+    pub virtual_function: bool,
 }
 
 /// Where a guest meets another one.

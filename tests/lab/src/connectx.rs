@@ -69,6 +69,9 @@ impl Server {
         if let Some(seed) = config.connectx.adversary {
             command.args(["--adversary", &seed.to_string()]);
         }
+        if config.connectx.virtual_function {
+            command.arg("--virtual-function");
+        }
         if config.connectx.trace {
             for (_, name) in sockets.iter().zip(TRACES) {
                 command.arg("--trace").arg(dir.join(name));

@@ -21,6 +21,9 @@ pub struct Config {
     pub adversary: Option<u64>,
     /// Tells devices of one fabric apart: GUIDs, the LID and the MAC address are made of it.
     pub serial: u16,
+    /// Whether it is a virtual function of a card (SR-IOV). What belongs to the card's physical function it may not change, it
+    /// has a share of the resources, and an Ethernet port's address is its driver's to choose.
+    pub virtual_function: bool,
 }
 
 impl Default for Config {
@@ -30,6 +33,7 @@ impl Default for Config {
             strict: false,
             adversary: None,
             serial: 1,
+            virtual_function: false,
         }
     }
 }
@@ -45,7 +49,12 @@ impl Config {
         self.node_guid() + 1
     }
 
-    /// The port's MAC address.
+    /// What the firmware calls the function that pages are for.
+    pub(crate) fn function_id(&self) -> u16 {
+        self.virtual_function.into()
+    }
+
+    /// The address that a physical function's port was made with.
     pub(crate) fn mac(&self) -> [u8; 6] {
         let [high, low] = self.serial.to_be_bytes();
         [0x00, 0x02, 0xc9, 0x00, high, low]

@@ -36,6 +36,9 @@ struct Arguments {
     /// Number that tells devices of one fabric apart: GUIDs, LID and MAC address are made of it.
     #[arg(long, default_value_t = 1)]
     serial: u16,
+    /// Be a virtual function of a card, which may not change what is its physical function's.
+    #[arg(long)]
+    virtual_function: bool,
     /// File to write every command and its answer into, in the format of mlx5_core's own dump; a second device has one of
     /// its own.
     #[arg(long, value_name = "FILE")]
@@ -95,6 +98,7 @@ impl Arguments {
                 strict: self.strict,
                 adversary: self.adversary,
                 serial: self.serial.wrapping_add(number),
+                virtual_function: self.virtual_function,
             },
             socket: socket.clone(),
             trace: self.trace.get(usize::from(number)).cloned(),

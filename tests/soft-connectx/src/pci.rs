@@ -47,7 +47,8 @@ impl ConfigSpace {
 
     fn identity(&mut self, config: &Config) {
         self.set16(0x00, 0x15b3);
-        self.set16(0x02, 0x101b); // ConnectX-6
+        // ConnectX-6, or a virtual function of one (Linux `mlx5_core_pci_table`)
+        self.set16(0x02, 0x101b + u16::from(config.virtual_function));
         self.allow(0x04, &[0x46, 0x05]); // memory, master, parity; SERR, INTx disable
         self.set16(0x06, 0x0010); // capabilities list
         let subclass = match config.link {

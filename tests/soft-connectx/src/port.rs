@@ -147,10 +147,13 @@ impl RoceAddress {
 impl NicPort {
     fn new(config: &Config) -> NicPort {
         let mut context = NicVportContext::zeroed();
-        let [a, b, c, d, e, f] = config.mac();
-        let mut address = context.permanent_address_mut();
-        address.set_mac_addr_47_32(u16::from_be_bytes([a, b]));
-        address.set_mac_addr_31_0(u32::from_be_bytes([c, d, e, f]));
+        // Nobody gave a virtual function one, so its driver has to choose (Linux `mlx5e_set_netdev_dev_addr`).
+        if !config.virtual_function {
+            let [a, b, c, d, e, f] = config.mac();
+            let mut address = context.permanent_address_mut();
+            address.set_mac_addr_47_32(u16::from_be_bytes([a, b]));
+            address.set_mac_addr_31_0(u32::from_be_bytes([c, d, e, f]));
+        }
         context.set_mtu(1500);
         NicPort {
             context: context.into_inner(),

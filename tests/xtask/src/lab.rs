@@ -62,6 +62,9 @@ pub(crate) struct DeviceArguments {
     /// The ConnectX' commands are written to target/lab/soft-connectx.trace.
     #[arg(long)]
     pub(crate) trace: bool,
+    /// The ConnectX is a virtual function.
+    #[arg(long)]
+    pub(crate) virtual_function: bool,
 }
 
 impl DeviceArguments {
@@ -72,6 +75,7 @@ impl DeviceArguments {
             strict,
             adversary,
             trace,
+            virtual_function,
             ..
         } = self;
         ConnectX {
@@ -79,6 +83,7 @@ impl DeviceArguments {
             strict,
             adversary,
             trace,
+            virtual_function,
             ..ConnectX::default()
         }
     }

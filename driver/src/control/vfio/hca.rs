@@ -122,7 +122,10 @@ impl Hca {
         let run = |input: &[u8], output: &mut [u8]| self.execute(input, output);
         start::enable(&run)?;
         self.lend(When::Boot)?;
-        start::host_endianness(&run)?;
+        let is_virtual = start::is_virtual(&*self.shared.pci);
+        if !is_virtual.map_err(|errno| HcaError::Process("read the function's id", errno))? {
+            start::host_endianness(&run)?;
+        }
         start::negotiate(&run)?;
         self.lend(When::Init)?;
         start::init(&run)?;
@@ -275,7 +278,7 @@ impl Hca {
         teardown.set_opcode(Opcode::TEARDOWN_HCA.0);
         commands.execute(teardown.as_bytes(), &mut [0; 16])?;
         let run = |input: &[u8], output: &mut [u8]| commands.execute(input, output);
-        self.shared.pages.reclaim(&run, 0, u32::MAX)?;
+        self.shared.pages.reclaim_all(&run)?;
         start::disable(&run)
     }
 }

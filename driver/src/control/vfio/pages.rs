@@ -46,7 +46,8 @@ pub(super) struct DevicePages {
 struct Given {
     /// By the address of the first page.
     chunks: BTreeMap<u64, Chunk>,
-    count: u32,
+    /// How many the firmware has for each function that it asked for.
+    counts: BTreeMap<u16, u32>,
 }
 
 #[derive(Debug)]
@@ -130,7 +131,7 @@ impl DevicePages {
 
     /// Pages that the firmware has.
     pub(super) fn count(&self) -> u32 {
-        self.lock().count
+        self.lock().counts.values().sum()
     }
 
     /// How many pages the firmware wants.
@@ -168,7 +169,7 @@ impl DevicePages {
                 }
                 return Err(error);
             }
-            given.count += now as u32;
+            *given.counts.entry(function).or_default() += now as u32;
             left -= now;
         }
         Ok(())
@@ -196,13 +197,23 @@ impl DevicePages {
                 let cause = CommandCause::Process(Errno(libc::EPROTO));
                 return Err(CommandError::other(Opcode::MANAGE_PAGES, cause));
             }
-            given.count = given.count.saturating_sub(came);
+            let count = given.counts.entry(function).or_default();
+            *count = count.saturating_sub(came);
             back += came;
             if came == 0 {
                 break;
             }
         }
         Ok(back)
+    }
+
+    /// Takes back all pages that the firmware gives.
+    pub(super) fn reclaim_all(&self, run: Run<'_>) -> Result<(), CommandError> {
+        let counts = self.lock().counts.clone();
+        for (function, count) in counts {
+            self.reclaim(run, function, count)?;
+        }
+        Ok(())
     }
 
     /// The device was reset: it has no pages any more.

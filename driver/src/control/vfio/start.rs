@@ -78,7 +78,22 @@ pub(super) fn disable(run: Run<'_>) -> Result<(), CommandError> {
     plain(run, Opcode::DISABLE_HCA).map(drop)
 }
 
-/// Tells the firmware that the host is little-endian. Virtual functions may not say it, and need not.
+/// Device ids of virtual functions (Linux `mlx5_core_pci_table`, `MLX5_PCI_DEV_IS_VF`): from Connect-IB to ConnectX-6, all
+/// later ones, BlueField.
+const VIRTUAL_FUNCTIONS: [u16; 8] = [
+    0x1012, 0x1014, 0x1016, 0x1018, 0x101a, 0x101c, 0x101e, 0xa2d3,
+];
+/// Device id in the configuration space (PCI 3.0, 6.2.1).
+const DEVICE_ID: u16 = 0x02;
+
+/// Whether the function is a virtual one, by whose id VFIO answers for it.
+pub(super) fn is_virtual(pci: &dyn Pci) -> Result<bool, Errno> {
+    let mut id = [0; 2];
+    pci.config_read(DEVICE_ID, &mut id)?;
+    Ok(VIRTUAL_FUNCTIONS.contains(&u16::from_le_bytes(id)))
+}
+
+/// Tells the firmware that the host is little-endian, which virtual functions may not say.
 pub(super) fn host_endianness(run: Run<'_>) -> Result<(), CommandError> {
     let mut input = [0; AccessRegisterIn::SIZE + 16];
     if let Ok(mut view) = AccessRegisterIn::new(&mut input[..]) {

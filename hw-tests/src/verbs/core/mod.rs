@@ -178,7 +178,7 @@ impl Core {
 }
 
 /// A device that this process drives itself: one of vfio-pci's, or `soft` and `soft-ib`, a ConnectX in this process with an
-/// Ethernet and an InfiniBand port; `:SEED` behind those makes it an adversary.
+/// Ethernet and an InfiniBand port; `-vf` behind those makes it a virtual function, `:SEED` an adversary.
 fn driven(name: &str) -> Answer<Option<Arc<dyn Pci>>> {
     if let Some(address) = name.strip_prefix(VFIO) {
         let pci = VfioPci::open(address).map_err(|error| Fault {
@@ -187,28 +187,30 @@ fn driven(name: &str) -> Answer<Option<Arc<dyn Pci>>> {
         })?;
         return Ok(Some(Arc::new(pci)));
     }
-    let Some((link, seed)) = in_process(name) else {
-        return Ok(None);
-    };
-    Ok(Some(InProcess::new(Config {
-        link,
-        adversary: seed,
-        ..Config::default()
-    })))
+    Ok(in_process(name).map(|config| -> Arc<dyn Pci> { InProcess::new(config) }))
 }
 
-/// The port and the adversary's seed of a device in software.
-fn in_process(name: &str) -> Option<(LinkLayer, Option<u64>)> {
+/// What a device in software is made as.
+fn in_process(name: &str) -> Option<Config> {
     let (name, seed) = match name.split_once(':') {
         Some((name, seed)) => (name, seed.parse().ok()),
         None => (name, None),
+    };
+    let (name, virtual_function) = match name.strip_suffix("-vf") {
+        Some(name) => (name, true),
+        None => (name, false),
     };
     let link = match name {
         "soft" => LinkLayer::Ethernet,
         "soft-ib" => LinkLayer::InfiniBand,
         _ => return None,
     };
-    Some((link, seed))
+    Some(Config {
+        link,
+        adversary: seed,
+        virtual_function,
+        ..Config::default()
+    })
 }
 
 /// Whether a device is one that its user drives, not the kernel.

@@ -58,6 +58,9 @@ impl Caps {
     pub(crate) fn new(config: &Config) -> Caps {
         let mut maximum = BTreeMap::new();
         let (mut general, mut atomic) = (general::general(config), atomic::maximum());
+        if config.virtual_function {
+            variant::virtual_function(&mut general);
+        }
         let mut adversary = Adversary::new(config.adversary);
         variant::apply(&mut adversary, &mut general, &mut atomic);
         maximum.insert(CapType::GENERAL, general);

@@ -60,9 +60,28 @@ pub(super) fn apply(adversary: &mut Adversary, general: &mut [u8], atomic: &mut 
     }
 }
 
+/// What a virtual function has: a quarter of each table, few event queues, and nothing to say about the card.
+pub(super) fn virtual_function(general: &mut [u8]) {
+    if let Ok(mut general) = CmdHcaCap::new(general) {
+        smaller(&mut general, |log| log - 2);
+        general
+            .set_max_num_eqs(16)
+            .set_page_request_disable(false)
+            .set_vport_group_manager(false)
+            .set_eswitch_manager(false)
+            .set_port_module_event(false);
+    }
+}
+
 /// Tables smaller by up to `most` powers of two.
 fn share(adversary: &mut Adversary, caps: &mut CmdHcaCap<&mut [u8]>, most: u64) {
-    let mut less = |log: u8| log - adversary.choose(Freedom::Card, most + 1) as u8;
+    smaller(caps, |log| {
+        log - adversary.choose(Freedom::Card, most + 1) as u8
+    });
+}
+
+/// Tables of other sizes.
+fn smaller(caps: &mut CmdHcaCap<&mut [u8]>, mut less: impl FnMut(u8) -> u8) {
     let (qp, cq, srq) = (caps.log_max_qp(), caps.log_max_cq(), caps.log_max_srq());
     caps.set_log_max_qp(less(qp))
         .set_log_max_cq(less(cq))

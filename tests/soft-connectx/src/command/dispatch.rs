@@ -6,7 +6,7 @@ use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
     Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, memic, mkey, nic_vport, object,
-    owner, page_fault, qp, qp_modify, raw, register, srq, steering, vport, xrq,
+    owner, page_fault, qp, qp_modify, raw, register, srq, steering, virtual_function, vport, xrq,
 };
 use crate::completion;
 use crate::device::Device;
@@ -35,6 +35,9 @@ pub(super) fn dispatch(device: &mut Device, opcode: Opcode, input: &[u8]) -> Rep
     let command = command(opcode).ok_or(bad_operation("there is no such command"))?;
     if (device.hca.stage as u8) < needs(opcode) as u8 {
         return Err(bad_system("the device is not up far enough"));
+    }
+    if device.config.virtual_function {
+        virtual_function::may(opcode, input)?;
     }
     let uid = owner::uid(input);
     if uid != 0 && uid != owner::SHARED && device.resources.uctxs.get(u32::from(uid)).is_none() {

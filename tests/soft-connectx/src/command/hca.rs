@@ -3,13 +3,14 @@
 use wqe_format::mlx5::firmware::caps::CapType;
 use wqe_format::mlx5::firmware::caps::command::{QueryHcaCapIn, QueryHcaCapOut, SetHcaCapIn};
 use wqe_format::mlx5::firmware::hca::{
-    QueryAdapterOut, QueryIssiOut, QuerySpecialContextsOut, SetIssiIn, TeardownHcaIn,
+    DisableHcaIn, EnableHcaIn, QueryAdapterOut, QueryIssiOut, QuerySpecialContextsOut, SetIssiIn,
+    TeardownHcaIn,
 };
 use wqe_format::mlx5::firmware::pages::{
     ManagePagesIn, ManagePagesOut, QueryPagesIn, QueryPagesOut,
 };
 
-use super::refusal::{bad_operation, bad_parameter, bad_system, no_resources};
+use super::refusal::{Refusal, bad_operation, bad_parameter, bad_system, no_resources};
 use super::{Reply, done, starve};
 use crate::device::Device;
 use crate::pages;
@@ -45,7 +46,16 @@ pub(crate) const TERMINATE_KEY: u32 = 0x100;
 /// The key a repeat block begins with (`repeated_mkey`).
 pub(crate) const REPEATED_KEY: u32 = 0x300;
 
-pub(super) fn enable(device: &mut Device, _input: &[u8]) -> Reply {
+/// There is no function but the own one, which is number 0 to itself.
+fn own(function: u16) -> Result<(), Refusal> {
+    match function {
+        0 => Ok(()),
+        _ => Err(bad_parameter("there is no other function")),
+    }
+}
+
+pub(super) fn enable(device: &mut Device, input: &[u8]) -> Reply {
+    own(EnableHcaIn::new(input)?.function_id())?;
     if device.hca.stage != Stage::Disabled {
         return Err(bad_system("the device is enabled already"));
     }
@@ -53,7 +63,8 @@ pub(super) fn enable(device: &mut Device, _input: &[u8]) -> Reply {
     done()
 }
 
-pub(super) fn disable(device: &mut Device, _input: &[u8]) -> Reply {
+pub(super) fn disable(device: &mut Device, input: &[u8]) -> Reply {
+    own(DisableHcaIn::new(input)?.function_id())?;
     if device.hca.stage == Stage::Initialized {
         device.resources = Resources::new(&device.config);
         device.memic = crate::memic::Memic::default();
@@ -179,7 +190,9 @@ pub(super) fn query_pages(device: &mut Device, input: &[u8]) -> Reply {
         _ => return Err(bad_parameter("pages are asked for boot, init or later")),
     };
     let mut output = QueryPagesOut::zeroed();
-    output.set_num_pages(wanted.saturating_sub(device.pages.count()));
+    output
+        .set_function_id(device.config.function_id())
+        .set_num_pages(wanted.saturating_sub(device.pages.count()));
     Ok(output.into_inner().to_vec())
 }
 
@@ -189,6 +202,9 @@ pub(super) fn manage_pages(device: &mut Device, input: &[u8]) -> Reply {
     const TAKE: u16 = 2;
     let input = ManagePagesIn::new(input)?;
     let count = input.input_num_entries();
+    if input.function_id() != device.config.function_id() {
+        return Err(bad_parameter("the pages are another function's"));
+    }
     match input.op_mod() {
         CANNOT => {
             starve::refused(device);

@@ -35,6 +35,7 @@ mod srq;
 mod starve;
 mod steering;
 mod strict;
+mod virtual_function;
 mod vport;
 mod xrq;
 

@@ -130,8 +130,9 @@ fn administrative_state(
     const UP: u8 = 1;
     const DOWN: u8 = 2;
     let asked = PaosReg::new(data)?;
-    // Without this bit a write leaves the administrative state, and reads the register (rdma-core's tests ask so).
-    if written && asked.ase() {
+    // Without this bit a write leaves the administrative state, and reads the register (rdma-core's tests ask so). A virtual
+    // function's port is not its own.
+    if written && asked.ase() && !device.config.virtual_function {
         match asked.admin_status() {
             UP => port::want(device, true),
             DOWN => port::want(device, false),

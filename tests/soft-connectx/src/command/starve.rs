@@ -74,6 +74,7 @@ pub(super) fn perhaps(device: &mut Device, opcode: Opcode) {
         until: device.now + PATIENCE,
     });
     let mut data = PagesReqEvent::zeroed();
-    data.set_num_pages(pages);
+    data.set_function_id(device.config.function_id())
+        .set_num_pages(pages);
     events::raise_async(device, EventType::PAGE_REQUEST, 0, data.as_bytes());
 }

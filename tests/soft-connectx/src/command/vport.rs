@@ -41,7 +41,7 @@ pub(super) fn query_context(device: &mut Device, input: &[u8]) -> Reply {
     let mut output = QueryHcaVportContextOut::zeroed();
     let mut context: HcaVportContext<&mut [u8]> = output.hca_vport_context_mut();
     context
-        .set_has_smi(true)
+        .set_has_smi(!device.config.virtual_function)
         .set_port_physical_state(if port.up {
             PHYSICAL_LINK_UP
         } else {

@@ -2,8 +2,10 @@
 
 use wqe_format::mlx5::{DatagramSegment, udp_source_port};
 
+use super::raw;
 use crate::LinkLayer;
 use crate::device::Device;
+use crate::port::RoceAddress;
 use crate::resources::{Path, Qp};
 use crate::wire::{Global, Route};
 
@@ -121,10 +123,9 @@ fn is_own(device: &Device, route: &Route) -> bool {
         Route::InfiniBand { dlid, .. } => *dlid == device.port.lid || *dlid == PERMISSIVE_LID,
         Route::Ethernet { destination, .. } => {
             let addresses = &device.port.nic.roce;
-            *destination == device.config.mac()
-                || addresses
-                    .iter()
-                    .any(|it| it.mac == *destination && it.gid != [0; 16])
+            let is_a_source = |it: &RoceAddress| it.mac == *destination && it.gid != [0; 16];
+            raw::is_own(device, *destination)
+                || !device.config.virtual_function && addresses.iter().any(is_a_source)
         }
     }
 }

@@ -111,17 +111,23 @@ impl Driver {
         let mut query = command::<{ QueryPagesIn::SIZE }>(Opcode::QUERY_PAGES);
         QueryPagesIn::new(&mut query).unwrap().set_op_mod(op_mod);
         let reply = self.ok(&query, 16);
-        let count = QueryPagesOut::new(&reply).unwrap().num_pages();
-        self.give(0, count as usize);
+        let answer = QueryPagesOut::new(&reply).unwrap();
+        let (function, count) = (answer.function_id(), answer.num_pages());
+        self.give_to(function, 0, count as usize);
     }
 
     /// Gives some pages, by a slot of the command queue.
     pub(crate) fn give(&mut self, slot: u8, count: usize) {
+        self.give_to(0, slot, count);
+    }
+
+    fn give_to(&mut self, function: u16, slot: u8, count: usize) {
         let pages = self.pages(count);
         let mut give = vec![0; ManagePagesIn::SIZE + 8 * pages.len()];
         let mut view = ManagePagesIn::new(&mut give[..]).unwrap();
         view.set_opcode(Opcode::MANAGE_PAGES.0).set_op_mod(1);
-        view.set_input_num_entries(pages.len() as u32);
+        view.set_function_id(function)
+            .set_input_num_entries(pages.len() as u32);
         for (index, page) in pages.iter().enumerate() {
             view.set_pas(index, *page);
         }

@@ -4,6 +4,7 @@
 //! the link-local address of its MAC address, for RoCE v1 at index 0 and v2 at index 1, and what
 //! [`Objects::add_gid`] adds.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use uverbs_abi::types::{GidEntry, GidType};
@@ -23,7 +24,8 @@ const VERSION_2: u8 = 2;
 const L3_IPV4: u8 = 0;
 const L3_IPV6: u8 = 1;
 
-/// `allowed_list_type` of groups (Linux `mlx5/vport.h` `MLX5_NVPRT_LIST_TYPE_MC`).
+/// `allowed_list_type` of the port's own addresses, and of groups (Linux `mlx5/vport.h` `MLX5_NVPRT_LIST_TYPE_UC`, `_MC`).
+const OWN_LIST: u8 = 0;
 const GROUP_LIST: u8 = 1;
 
 /// The first bytes of an IPv4 address in a GID.
@@ -66,8 +68,16 @@ impl Objects {
         }
     }
 
-    /// The MAC address of the port.
+    /// The MAC address of the port: its own or, of a virtual function that nobody gave one, one that is chosen by chance when
+    /// it is first asked for.
     pub fn mac(&self) -> Result<[u8; 6], Errno> {
+        match self.permanent_address()? {
+            [0, 0, 0, 0, 0, 0] => Ok(*self.chosen_address.get_or_init(by_chance)),
+            address => Ok(address),
+        }
+    }
+
+    fn permanent_address(&self) -> Result<[u8; 6], Errno> {
         let output = self.nic_vport()?;
         let address = output.nic_vport_context();
         let address = address.permanent_address();
@@ -81,7 +91,10 @@ impl Objects {
         if !self.caps.is_ethernet() || !self.caps.general.roce() {
             return Ok(());
         }
-        let gid = link_local(self.mac()?);
+        let mac = self.mac()?;
+        let gid = link_local(mac);
+        // a card's switch gives a function the packets for addresses that it lists (`mlx5e_set_rx_mode`)
+        self.list(OWN_LIST, &[mac])?;
         self.enable_roce()?;
         for kind in [GidType::ROCE_V1, GidType::ROCE_V2] {
             self.add_gid(gid, kind)?;
@@ -98,13 +111,14 @@ impl Objects {
         self.run_bytes::<16>(command.as_bytes()).map(drop)
     }
 
-    /// Says which groups' packets the port takes, beside those of multicast groups that queue pairs are in.
-    fn listen(&self, groups: &[[u8; 6]]) -> Result<(), Errno> {
+    /// Says whose packets the port takes: of addresses of its own, or of groups beside the multicast groups that queue pairs
+    /// are in.
+    fn list(&self, kind: u8, addresses: &[[u8; 6]]) -> Result<(), Errno> {
         // lists are as long as they are (`mlx5_modify_nic_vport_mac_list`), and begin where the context names them
-        let mut bytes = vec![0; ModifyNicVportContextIn::SIZE + groups.len() * 8];
+        let mut bytes = vec![0; ModifyNicVportContextIn::SIZE + addresses.len() * 8];
         for (place, mac) in bytes[ModifyNicVportContextIn::SIZE..]
             .chunks_exact_mut(8)
-            .zip(groups)
+            .zip(addresses)
         {
             place[2..].copy_from_slice(mac);
         }
@@ -113,8 +127,8 @@ impl Objects {
         command.set_opcode(Opcode::MODIFY_NIC_VPORT_CONTEXT.0);
         { command.field_select_mut() }.set_addresses_list(true);
         { command.nic_vport_context_mut() }
-            .set_allowed_list_type(GROUP_LIST)
-            .set_allowed_list_size(groups.len() as u16);
+            .set_allowed_list_type(kind)
+            .set_allowed_list_size(addresses.len() as u16);
         self.run_bytes::<16>(&bytes).map(drop)
     }
 
@@ -124,7 +138,7 @@ impl Objects {
         for gid in self.own_gids() {
             groups.extend(solicited(&gid).filter(|group| !groups.contains(group)));
         }
-        self.listen(&groups)
+        self.list(GROUP_LIST, &groups)
     }
 
     /// Whether the port is one whose peers are found by asking, and can be asked.
@@ -230,6 +244,13 @@ impl Objects {
         let table = self.gids.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.iter().flatten().any(|(own, _)| own == gid)
     }
+}
+
+/// An address that nobody else has, as far as chance goes (IEEE 802: administered locally, of one port).
+fn by_chance() -> [u8; 6] {
+    let number = RandomState::new().build_hasher().finish();
+    let [first, b, c, d, e, f, ..] = number.to_be_bytes();
+    [first & !1 | 2, b, c, d, e, f]
 }
 
 /// SET_ROCE_ADDRESS of an entry.

@@ -48,7 +48,7 @@ mod waiting;
 mod work_queue;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use wqe_format::mlx5::firmware::Opcode;
 
@@ -108,6 +108,8 @@ pub struct Objects {
     ahs: Table<AddressHandle>,
     groups: Groups,
     gids: GidTable,
+    /// The port's address, where nobody else gave it one.
+    chosen_address: OnceLock<[u8; 6]>,
     neighbours: Neighbours,
     /// For queue pairs that have none of their own.
     base_pd: MadeOnce,
@@ -150,6 +152,7 @@ impl Objects {
             ahs: Table::default(),
             groups: Groups::default(),
             gids: GidTable::default(),
+            chosen_address: OnceLock::new(),
             neighbours: Neighbours::default(),
             base_pd: MadeOnce::default(),
             base_xrcd: MadeOnce::default(),

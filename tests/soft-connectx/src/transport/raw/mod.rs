@@ -101,12 +101,14 @@ fn comes_back(device: &Device, headers: &Headers) -> bool {
     !is_off
 }
 
-/// Whether it is one of the port's own addresses.
-fn is_own(device: &Device, address: [u8; 6]) -> bool {
+/// Whether it is one of the port's own addresses. A virtual function has those in its list only, which is what the card's
+/// switch gives it frames by.
+pub(super) fn is_own(device: &Device, address: [u8; 6]) -> bool {
     let [a, b, c, d, e, f] = address;
     let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
     let listed = &device.port.nic.lists[0];
-    address == device.config.mac() || listed.iter().any(|it| it & 0xffff_ffff_ffff == number)
+    let permanent = !device.config.virtual_function && address == device.config.mac();
+    permanent || listed.iter().any(|it| it & 0xffff_ffff_ffff == number)
 }
 
 /// A frame leaves: to oneself, where it is steered like any other, onto the link, or both.
