@@ -45,8 +45,8 @@ pub use pd::ProtectionDomain;
 pub use post::PostError;
 pub use qp::{
     Connected, Endpoint, FlowMatch, FlowRule, Mlx5Queues, Paired, Peer, QpAttributes, QueuePair,
-    QueuePairBuilder, RawPacket, Rc, RecvHalf, SendBatch, SendHalf, Service, Timing, Uc, Ud,
-    WorkRequest, XrcInitiator,
+    QueuePairBuilder, RateLimit, RawPacket, Rc, RecvHalf, SendBatch, SendHalf, Service, Timing, Uc,
+    Ud, WorkRequest, XrcInitiator,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueAttributes};
 pub use tags::{TagHandle, TagListAttributes, TagMatchingQueue};

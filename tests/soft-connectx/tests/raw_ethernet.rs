@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use oxverbs::{
     AccessFlags, Completion, CompletionQueue, Context, FlowMatch, MemoryRegion, QpAttributes,
-    QpState, QueuePair, RawPacket, WcOpcode, WcStatus,
+    QpState, QueuePair, RateLimit, RawPacket, WcOpcode, WcStatus,
 };
 use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
@@ -31,6 +31,7 @@ fn device(link: LinkLayer, serial: u16) -> Arc<InProcess> {
 
 /// `errno-base.h`, `errno.h` of Linux' `asm-generic`.
 const EOPNOTSUPP: i32 = 95;
+const EINVAL: i32 = 22;
 
 /// One end: a queue pair, and memory for what it sends and receives.
 struct Station {
@@ -292,6 +293,61 @@ fn states_and_attributes() {
     let sent = frame(b, a, TYPE, &payload(300, 6));
     one.send(&sent);
     assert_eq!(other.receive(), sent);
+}
+
+/// A queue pair is held to its rate, and to no other's; without a limit it sends as it can.
+#[test]
+fn packets_leave_at_the_rate_that_is_asked_for() {
+    let (contexts, [mut one, mut other], _cable) = pair();
+    let [a, b] = contexts.each_ref().map(mac);
+    let _rule = other
+        .qp
+        .steer(1, &FlowMatch::new().ether_type(TYPE))
+        .unwrap();
+    let mut free = Station::new(&contexts[0]);
+    let packet = frame(b, a, TYPE, &[7; 986]);
+    assert_eq!(packet.len(), 1000);
+    // a packet in 100 ms
+    let slow = RateLimit {
+        kbits: 80,
+        ..RateLimit::default()
+    };
+    let mut time = |station: &mut Station| {
+        let start = Instant::now();
+        for _ in 0..6 {
+            station.send(&packet);
+            assert_eq!(other.receive(), packet);
+        }
+        start.elapsed()
+    };
+    one.qp.limit_rate(slow).unwrap();
+    let limited = time(&mut one);
+    let least = Duration::from_millis(480);
+    assert!(limited >= least, "{limited:?}");
+    assert!(time(&mut free) < limited);
+    one.qp.limit_rate(RateLimit::default()).unwrap();
+    assert!(time(&mut one) < limited);
+    // a burst goes at once
+    let bursts = RateLimit {
+        burst: 6000,
+        ..slow
+    };
+    one.qp.limit_rate(bursts).unwrap();
+    assert!(time(&mut one) < limited);
+
+    let fast = RateLimit {
+        kbits: u32::MAX,
+        ..RateLimit::default()
+    };
+    let refused = one.qp.limit_rate(fast).unwrap_err();
+    assert_eq!(refused.errno(), Some(EINVAL));
+    // a queue pair that starts over has no limit
+    one.qp.limit_rate(slow).unwrap();
+    one.qp.reset().unwrap();
+    // what it did before goes when somebody looks
+    assert!(one.cq.poll().next().is_none());
+    one.qp.to_ready(1).unwrap();
+    assert!(time(&mut one) < limited);
 }
 
 #[test]

@@ -123,6 +123,7 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
 fn for_ethernet<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_eth_net_offloads(true)
         .set_nic_flow_table(true)
+        .set_qos(true)
         .set_roce(true);
     caps.set_basic_cyclic_rcv_wqe(true).set_end_pad(true);
     // mlx5e divides its requests only if it may map them by UMR from a send queue (`reg_umr_sq`); programs ask for it.

@@ -8,7 +8,7 @@
 //! | `odp` | on-demand paging |
 //! | `memory` | memory on the device |
 //! | `ethernet` | RoCE, offloads and flow tables of an Ethernet port |
-//! | `qos` | quality of service, of which there is none |
+//! | `qos` | packet pacing |
 //! | `variant` | other cards and functions that a driver may meet |
 
 mod atomic;
@@ -19,6 +19,7 @@ mod qos;
 
 pub(crate) use ethernet::GIDS as ROCE_GIDS;
 pub(crate) use general2::{LOG_RESERVED_QPNS, RESERVED_QPN};
+pub(crate) use qos::{RATE_ENTRIES, RATES};
 mod general;
 mod general2;
 mod variant;
@@ -73,7 +74,7 @@ impl Caps {
         let has_memory =
             CmdHcaCap::new(&maximum[&CapType::GENERAL][..]).is_ok_and(|caps| caps.device_memory());
         maximum.insert(CapType::DEV_MEM, memory::maximum(has_memory));
-        maximum.insert(CapType::QOS, qos::maximum());
+        maximum.insert(CapType::QOS, qos::maximum(config.link));
         if config.link == LinkLayer::Ethernet {
             maximum.insert(CapType::ETHERNET_OFFLOADS, ethernet::offloads());
             maximum.insert(CapType::ROCE, ethernet::roce());

@@ -6,7 +6,8 @@ use super::hca::Stage;
 use super::refusal::{bad_operation, bad_parameter, bad_system};
 use super::{
     Reply, counter, cq, dct, domains, done, eq, flow, hca, mad, memic, mkey, nic_vport, object,
-    owner, page_fault, qp, qp_modify, raw, register, srq, steering, virtual_function, vport, xrq,
+    owner, pacing, page_fault, qp, qp_modify, raw, register, srq, steering, virtual_function,
+    vport, xrq,
 };
 use crate::completion;
 use crate::device::Device;
@@ -160,6 +161,7 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::QUERY_ROCE_ADDRESS => nic_vport::query_roce_address,
         Opcode::CREATE_FLOW_TABLE => flow::create_table,
         Opcode::MODIFY_FLOW_TABLE => flow::modify_table,
+        Opcode::SET_PP_RATE_LIMIT => pacing::set_rate,
         Opcode::DESTROY_FLOW_TABLE => flow::destroy_table,
         Opcode::SET_FLOW_TABLE_ROOT => flow::set_root,
         Opcode::CREATE_FLOW_GROUP => flow::create_group,

@@ -25,6 +25,7 @@ mod mkey;
 mod nic_vport;
 mod object;
 mod owner;
+mod pacing;
 mod page_fault;
 mod qp;
 mod qp_modify;

@@ -34,6 +34,8 @@ const LEAST_STRIDES: u8 = 9;
 const LEAST_STRIDE: u8 = 6;
 const MOST_STRIDES: u8 = 16;
 
+/// `modify_bitmask` of an SQ: its entry of the table of rates.
+const RATE_LIMIT: u64 = 1;
 /// `modify_bitmask` of an RQ: whether VLAN tags stay, whether frames' checks are written too, which counters it counts in
 /// (`MLX5_MODIFY_RQ_IN_MODIFY_BITMASK_*`).
 const KEEPS_TAGS: u64 = 1 << 1;
@@ -224,8 +226,20 @@ fn modify(
 
 pub(super) fn modify_sq(device: &mut Device, input: &[u8]) -> Reply {
     let view = ModifySqIn::new(input)?;
-    let states = (view.sq_state(), view.ctx().state());
-    modify(device, input, view.sqn(), QpKind::RawSend, states)
+    let (number, new) = (view.sqn(), view.ctx());
+    let paced = view.modify_bitmask() & RATE_LIMIT != 0;
+    let entry = new.packet_pacing_rate_limit_index();
+    if paced && entry != 0 && !device.resources.rates.contains_key(&entry) {
+        return Err(bad_resource("there is no such rate"));
+    }
+    let states = (view.sq_state(), new.state());
+    let reply = modify(device, input, number, QpKind::RawSend, states)?;
+    if paced {
+        let qp = find(device, input, number, QpKind::RawSend)?;
+        Sqc::new(&mut qp.context[..])?.set_packet_pacing_rate_limit_index(entry);
+        transport::rate_changed(device, number);
+    }
+    Ok(reply)
 }
 
 pub(super) fn modify_rq(device: &mut Device, input: &[u8]) -> Reply {

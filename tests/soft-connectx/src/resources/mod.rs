@@ -29,8 +29,18 @@ pub(crate) use srq::{Srq, SrqKind};
 pub(crate) use steering::{Dispatch, Rqt, Steering, Tir, Tis};
 pub(crate) use table::Table;
 
+use std::collections::BTreeMap;
+
 use crate::adversary::{Adversary, Freedom};
 use crate::config::Config;
+
+/// A rate that send queues are held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    pub(crate) kbits: u32,
+    /// Bytes that may be sent at once after a pause.
+    pub(crate) burst: u32,
+}
 
 /// All resources of the device.
 #[derive(Debug)]
@@ -51,6 +61,8 @@ pub(crate) struct Resources {
     pub(crate) srqs: Table<Srq>,
     pub(crate) steering: Steering,
     pub(crate) flow: Flow,
+    /// Entries of the table of rates that are set.
+    pub(crate) rates: BTreeMap<u16, Rate>,
     /// By index: the key without its lowest byte.
     pub(crate) mkeys: Table<Mkey>,
 }
@@ -79,6 +91,7 @@ impl Resources {
             srqs: Table::new(0x100, 0x100 + (1 << 16)),
             steering: Steering::new(),
             flow: Flow::new(),
+            rates: BTreeMap::new(),
             mkeys: Table::new(0x10, 0x10 + (1 << 22)),
         }
     }

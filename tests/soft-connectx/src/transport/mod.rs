@@ -10,6 +10,7 @@ mod counting;
 mod datagram;
 mod doorbell;
 mod local;
+mod pace;
 mod psn;
 mod raw;
 mod receive;
@@ -221,6 +222,15 @@ pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
         .filter_map(|(_, qp)| qp.data.requester.due())
         .chain(moderated)
         .min()
+}
+
+/// A send queue is held to another rate.
+pub(crate) fn rate_changed(device: &mut Device, qpn: u32) {
+    if let Some(qp) = device.resources.qps.get_mut(qpn) {
+        qp.data.requester.start_pace();
+    }
+    device.transport.active.insert(qpn);
+    run(device);
 }
 
 /// A frame arrived.

@@ -8,11 +8,12 @@ use wqe_format::mlx5::firmware::EventType;
 use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DatagramSegment, Opcode, SEND_WQE_BB, Syndrome};
 use zerocopy::FromBytes;
 
+use super::pace::Pace;
 use super::tags::Own;
 use super::work::Request;
 use super::{
-    complete, counting, datagram, doorbell, fail, failed_send, local, psn, raw, retry, sending,
-    tags, timestamp,
+    complete, counting, datagram, doorbell, fail, failed_send, local, pace, psn, raw, retry,
+    sending, tags, timestamp,
 };
 use crate::checks;
 use crate::completion::Cqe;
@@ -74,6 +75,8 @@ pub(crate) struct Requester {
     /// Of dynamic connections: which life of the queue pair this is.
     pub(super) life: u8,
     pub(super) retry: retry::State,
+    /// Of a queue that is held to a rate.
+    pub(super) pace: Pace,
     /// What the device requests by itself, and the message that a request brings.
     pub(super) own: VecDeque<(Request, Option<Own>)>,
     /// Requests fetched last, for strict checks: index and bytes. Writes to registers are posted, so a request's copy may
@@ -100,7 +103,10 @@ impl Requester {
 
     /// When something is to be done without an answer.
     pub(super) fn due(&self) -> Option<Duration> {
-        self.retry.due()
+        [self.retry.due(), self.pace.waits]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// A doorbell has come that reaches so far.
@@ -116,6 +122,11 @@ impl Requester {
     /// A datagram went out: the next one's number.
     pub(super) fn count(&mut self, psn: u32) {
         (self.psn, self.next, self.una) = (psn, psn, psn);
+    }
+
+    /// It is held to another rate from now on.
+    pub(super) fn start_pace(&mut self) {
+        self.pace = Pace::default();
     }
 
     /// Nothing is in work.
@@ -333,6 +344,13 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         checks::report(device, checks::Fault::ReservedRequestBit { qpn, index });
     }
     let kind = qp.kind;
+    if kind == QpKind::RawSend && !pace::may_send(device, qpn, request.len()) {
+        return false;
+    }
+    let Some(qp) = device.resources.qps.get(qpn) else {
+        return false;
+    };
+    let requester = &qp.data.requester;
     let first = requester.psn;
     let is_local = request.is_local();
     let mtu = qp.mtu;

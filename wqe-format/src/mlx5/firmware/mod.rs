@@ -50,6 +50,7 @@ pub mod multicast;
 pub mod nic_vport;
 pub mod object;
 mod opcode;
+pub mod pacing;
 pub mod page_fault;
 pub mod pages;
 pub mod psv;
@@ -114,6 +115,7 @@ const ROOT: &[&[&[&Layout]]] = &[
     &[multicast::LAYOUTS],
     &[nic_vport::LAYOUTS],
     &[object::LAYOUTS],
+    &[pacing::LAYOUTS],
     &[page_fault::LAYOUTS],
     &[pages::LAYOUTS],
     &[psv::LAYOUTS],

@@ -5,6 +5,7 @@ use wqe_format::mlx5::firmware::caps::atomic::AtomicCaps;
 use wqe_format::mlx5::firmware::caps::command::{QueryHcaCapIn, QueryHcaCapOut};
 use wqe_format::mlx5::firmware::caps::ethernet::PerProtocolNetworkingOffloadCaps;
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+use wqe_format::mlx5::firmware::caps::qos::QosCap;
 use wqe_format::mlx5::firmware::caps::roce::RoceCap;
 use wqe_format::mlx5::firmware::{Opcode, Short};
 
@@ -25,6 +26,8 @@ pub struct Caps {
     pub ethernet: PerProtocolNetworkingOffloadCaps<[u8; PART]>,
     /// Of RoCE.
     pub roce: RoceCap<[u8; PART]>,
+    /// Of quality of service.
+    pub qos: QosCap<[u8; PART]>,
 }
 
 /// Port types (`mlx5_ifc.h` `MLX5_CAP_PORT_TYPE_*`).
@@ -41,7 +44,9 @@ impl Caps {
         let atomic = ask_if(general.atomic(), CapType::ATOMIC)?;
         let ethernet = ask_if(general.eth_net_offloads(), CapType::ETHERNET_OFFLOADS)?;
         let roce = ask_if(general.roce(), CapType::ROCE)?;
+        let qos = ask_if(general.qos(), CapType::QOS)?;
         Ok(Self {
+            qos: view(QosCap::new(qos))?,
             atomic: view(AtomicCaps::new(atomic))?,
             ethernet: view(PerProtocolNetworkingOffloadCaps::new(ethernet))?,
             roce: view(RoceCap::new(roce))?,

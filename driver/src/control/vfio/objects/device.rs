@@ -277,6 +277,7 @@ impl Objects {
         };
         if caps.eth_net_offloads() {
             let raw = 1 << QpType::RAW_PACKET.0;
+            answer.packet_pacing_caps = self.pacing_caps(raw);
             if self.caps.ethernet.max_lso_cap() != 0 {
                 answer.tso_caps = TsoCaps {
                     max_tso: 1 << self.caps.ethernet.max_lso_cap().min(31),

@@ -29,6 +29,7 @@ mod domain;
 mod events;
 mod gid;
 mod mkey;
+mod pacing;
 mod platform;
 mod port;
 mod qp_create;
@@ -57,6 +58,7 @@ use crate::sys::errno::Errno;
 
 pub use caps::Caps;
 pub use counters::Counter;
+use pacing::Rates;
 pub use platform::{DriverUsage, Identity, Mapped, Platform};
 
 use ah::{AddressHandle, Groups, Neighbours};
@@ -108,6 +110,7 @@ pub struct Objects {
     ahs: Table<AddressHandle>,
     groups: Groups,
     gids: GidTable,
+    rates: Rates,
     /// The port's address, where nobody else gave it one.
     chosen_address: OnceLock<[u8; 6]>,
     neighbours: Neighbours,
@@ -152,6 +155,7 @@ impl Objects {
             ahs: Table::default(),
             groups: Groups::default(),
             gids: GidTable::default(),
+            rates: Rates::default(),
             chosen_address: OnceLock::new(),
             neighbours: Neighbours::default(),
             base_pd: MadeOnce::default(),

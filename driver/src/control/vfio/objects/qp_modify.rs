@@ -106,16 +106,17 @@ fn meant(mask: QpAttrMask) -> u32 {
 }
 
 impl Objects {
-    /// Changes attributes, the rate limit too, which needs packet pacing (`EOPNOTSUPP`).
+    /// Changes attributes; the rate limit too, of a queue pair of raw packets where the device has packet pacing
+    /// (`EOPNOTSUPP`).
     pub fn modify_qp(&self, attr: &ExModifyQp, input: &DriverInput) -> Result<ModifyQpResp, Errno> {
-        if attr.base.attr_mask.contains(QpAttrMask::RATE_LIMIT) || input.ece_options != 0 {
+        if input.ece_options != 0 {
             return Err(Errno(libc::EOPNOTSUPP));
+        }
+        if let Some(answer) = self.modify_raw(attr, input)? {
+            return Ok(answer);
         }
         let attr = &attr.base;
         if let Some(answer) = self.modify_dct(attr)? {
-            return Ok(answer);
-        }
-        if let Some(answer) = self.modify_raw(attr)? {
             return Ok(answer);
         }
         let qp = self.qps.get(attr.qp_handle.0)?;

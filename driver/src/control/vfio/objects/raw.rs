@@ -7,9 +7,9 @@ use uverbs_abi::handle::Qp;
 use uverbs_abi::types::{CreateQpFlags, QpAttrMask, QpCap, QpState, QpType};
 use uverbs_abi::udata::mlx5::{
     CreateQp as DriverInput, CreateQpFlags as DriverFlags, CreateQpResp, CreateQpRespMask,
-    CreateQpRss, ModifyQpResp, RxHashFields, RxHashFunction,
+    CreateQpRss, ModifyQp as ModifyInput, ModifyQpResp, RxHashFields, RxHashFunction,
 };
-use uverbs_abi::write::qp::{ModifyQp, QueryQpResp};
+use uverbs_abi::write::qp::{ExModifyQp, QueryQpResp};
 use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::rq::{QueryRqIn, QueryRqOut};
 use wqe_format::mlx5::firmware::sq::{QuerySqIn, QuerySqOut};
@@ -17,6 +17,7 @@ use wqe_format::mlx5::firmware::tir::{RxHashFieldSelect, Tirc};
 
 use super::Objects;
 use super::domain::Pdn;
+use super::pacing::Rate;
 use super::raw_queue::{Place, QueueState, ReceiveOptions};
 use super::ring::Ring;
 use super::work_queue::SpreadTable;
@@ -77,6 +78,8 @@ struct States {
     pair: QpState,
     send: QueueState,
     receive: QueueState,
+    /// What the send queue is held to.
+    rate: Rate,
 }
 
 /// A queue pair that spreads packets over a table.
@@ -166,6 +169,7 @@ impl Objects {
                 pair: QpState::RESET,
                 send: QueueState::Reset,
                 receive: QueueState::Reset,
+                rate: Rate::default(),
             }),
             _pd: pd,
         })));
@@ -310,7 +314,12 @@ impl Objects {
     }
 
     /// Changes a queue pair of raw packets; `None` if the handle is another one's.
-    pub(super) fn modify_raw(&self, attr: &ModifyQp) -> Result<Option<ModifyQpResp>, Errno> {
+    pub(super) fn modify_raw(
+        &self,
+        attr: &ExModifyQp,
+        input: &ModifyInput,
+    ) -> Result<Option<ModifyQpResp>, Errno> {
+        let (kbits, attr) = (attr.rate_limit, &attr.base);
         let Ok(object) = self.raws.get(attr.qp_handle.0) else {
             return Ok(None);
         };
@@ -332,6 +341,16 @@ impl Objects {
         if !port || qp_state::check(QpType::RAW_PACKET, from, to, mask).is_err() {
             return Err(Errno(libc::EINVAL));
         }
+        let limits = mask.contains(QpAttrMask::RATE_LIMIT);
+        let sends = matches!((from, to), (QpState::RTR | QpState::RTS, QpState::RTS));
+        let sends = sends && pair.send.is_some();
+        let rate = match limits {
+            true if !sends => return Err(Errno(libc::EINVAL)),
+            true => self.rate(kbits, input.burst_info)?,
+            // a queue that starts over has no limit
+            false if to == QpState::RTS => states.rate,
+            false => Rate::default(),
+        };
         let (receive, send) = match (from, to) {
             (_, QpState::RESET) => (QueueState::Reset, QueueState::Reset),
             (_, QpState::ERR) => (QueueState::Error, QueueState::Error),
@@ -347,10 +366,19 @@ impl Objects {
             states.receive = receive;
         }
         if let Some(queue) = &pair.send
-            && send != states.send
+            && (send != states.send || rate != states.rate)
         {
-            self.modify_sq(queue.number, states.send, send)?;
-            states.send = send;
+            let entry = match rate != states.rate {
+                true => Some(self.take_rate(rate)?),
+                false => None,
+            };
+            let done = self.modify_sq(queue.number, states.send, send, entry);
+            if entry.is_some() {
+                // the one that the queue does not have
+                self.leave_rate(if done.is_ok() { states.rate } else { rate });
+            }
+            done?;
+            (states.send, states.rate) = (send, rate);
         }
         states.pair = to;
         Ok(Some(ModifyQpResp::default()))
@@ -421,9 +449,10 @@ impl Objects {
         }
         if let Some(queue) = &pair.send {
             if states.send != QueueState::Reset {
-                let _ = self.modify_sq(queue.number, states.send, QueueState::Reset);
+                let _ = self.modify_sq(queue.number, states.send, QueueState::Reset, None);
             }
             self.run_on(Opcode::DESTROY_SQ, queue.number)?;
+            self.leave_rate(states.rate);
             self.run_on(Opcode::DESTROY_TIS, queue.tis)?;
         }
         Ok(())

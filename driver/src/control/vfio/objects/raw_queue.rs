@@ -19,6 +19,8 @@ use crate::sys::errno::Errno;
 const CYCLIC: u8 = 1;
 /// Packets are padded to whole cache lines (`MLX5_WQ_END_PAD_MODE_ALIGN`).
 const PAD_TO_LINE: u8 = 1;
+/// `modify_bitmask` of a send queue: its entry of the table of rates (Linux `modify_raw_packet_qp_sq`).
+const RATE_LIMIT: u64 = 1;
 /// Logarithm of the bytes of a block of sends.
 const LOG_BLOCK: u8 = 6;
 /// `ts_format` of a queue whose completions have real time.
@@ -166,12 +168,13 @@ impl Objects {
         Ok(output.rqn())
     }
 
-    /// Takes a send queue from one state to another.
+    /// Takes a send queue from one state to another, and to an entry of the table of rates, if one is given.
     pub(super) fn modify_sq(
         &self,
         number: u32,
         from: QueueState,
         to: QueueState,
+        rate: Option<u16>,
     ) -> Result<(), Errno> {
         let mut command = ModifySqIn::zeroed();
         command
@@ -179,6 +182,10 @@ impl Objects {
             .set_sqn(number)
             .set_sq_state(from as u8);
         { command.ctx_mut() }.set_state(to as u8);
+        if let Some(entry) = rate {
+            command.set_modify_bitmask(RATE_LIMIT);
+            { command.ctx_mut() }.set_packet_pacing_rate_limit_index(entry);
+        }
         self.run_bytes::<16>(command.as_bytes()).map(drop)
     }
 

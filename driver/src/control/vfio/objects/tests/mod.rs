@@ -4,6 +4,7 @@ mod commands;
 mod golden;
 mod golden_roce;
 mod golden_xrc;
+mod pacing;
 mod refusals;
 
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use uverbs_abi::udata::mlx5 as udata;
 use wqe_format::mlx5::firmware::caps::CapType;
 use wqe_format::mlx5::firmware::caps::command::{QueryHcaCapIn, QueryHcaCapOut};
 use wqe_format::mlx5::firmware::caps::general::CmdHcaCap;
+use wqe_format::mlx5::firmware::caps::qos::QosCap;
 use wqe_format::mlx5::firmware::caps::roce::RoceCap;
 use wqe_format::mlx5::firmware::nic_vport::QueryNicVportContextOut;
 use wqe_format::mlx5::firmware::{Opcode, Status};
@@ -102,6 +104,7 @@ impl Recorder {
             .set_eth_net_offloads(self.ethernet)
             .set_nic_flow_table(self.ethernet)
             .set_roce(self.ethernet)
+            .set_qos(self.ethernet)
             .set_cqe_compression(self.compresses.0)
             .set_cqe_compression_max_num(64)
             .set_mini_cqe_resp_stride_index(self.compresses.1);
@@ -129,6 +132,15 @@ impl Commands for Recorder {
                     let mut caps = RoceCap::zeroed();
                     caps.set_roce_address_table_size(16);
                     answer.capability_mut()[..RoceCap::SIZE].copy_from_slice(caps.as_bytes());
+                }
+                CapType::QOS => {
+                    let mut caps = QosCap::zeroed();
+                    caps.set_packet_pacing(true)
+                        .set_packet_pacing_min_rate(100)
+                        .set_packet_pacing_max_rate(1_000_000)
+                        .set_packet_pacing_burst_bound(true)
+                        .set_packet_pacing_rate_table_size(3);
+                    answer.capability_mut()[..QosCap::SIZE].copy_from_slice(caps.as_bytes());
                 }
                 _ => {}
             }
