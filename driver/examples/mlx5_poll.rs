@@ -63,6 +63,7 @@ impl Bench {
             version: CqeVersion::V1(table),
             clock: None,
             error_log: Arc::default(),
+            signatures: Arc::default(),
             memory: None,
         };
         // SAFETY: memory of these sizes that is never freed.

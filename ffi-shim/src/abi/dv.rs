@@ -6,11 +6,15 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::domain::ibv_dm;
 use super::objects::{ibv_ah, ibv_cq, ibv_pd, ibv_qp, ibv_srq};
+use super::protection::{
+    mlx5dv_mkey_err, mlx5dv_sig_block_attr, mlx5dv_sig_block_domain, mlx5dv_sig_crc,
+    mlx5dv_sig_err, mlx5dv_sig_t10dif,
+};
 use super::work::ibv_sge;
 use super::wq::ibv_wq;
 use super::{CLayout, StructLayout, layout};
 
-/// Every struct of this file.
+/// Every struct of this file and of `protection`.
 pub const STRUCTS: &[StructLayout] = &[
     mlx5dv_sw_parsing_caps::LAYOUT,
     mlx5dv_cqe_comp_caps::LAYOUT,
@@ -37,6 +41,12 @@ pub const STRUCTS: &[StructLayout] = &[
     mlx5dv_mr_interleaved::LAYOUT,
     mlx5dv_mkey_conf_attr::LAYOUT,
     mlx5dv_qp_ex::LAYOUT,
+    mlx5dv_sig_t10dif::LAYOUT,
+    mlx5dv_sig_crc::LAYOUT,
+    mlx5dv_sig_block_domain::LAYOUT,
+    mlx5dv_sig_block_attr::LAYOUT,
+    mlx5dv_sig_err::LAYOUT,
+    mlx5dv_mkey_err::LAYOUT,
     mlx5dv_clock_info::LAYOUT,
     mlx5dv_devx_umem_in::LAYOUT,
     mlx5dv_devx_uar::LAYOUT,
@@ -436,7 +446,7 @@ pub struct mlx5dv_qp_ex {
     pub wr_set_mkey_layout_list: Option<unsafe extern "C" fn(Mqp, u16, *const ibv_sge)>,
     pub wr_set_mkey_layout_interleaved:
         Option<unsafe extern "C" fn(Mqp, u32, u16, *const mlx5dv_mr_interleaved)>,
-    pub wr_set_mkey_sig_block: Option<unsafe extern "C" fn(Mqp, *const c_void)>,
+    pub wr_set_mkey_sig_block: Option<unsafe extern "C" fn(Mqp, *const mlx5dv_sig_block_attr)>,
     pub wr_raw_wqe: Option<unsafe extern "C" fn(Mqp, *const c_void)>,
     pub wr_set_dc_addr_stream: Option<unsafe extern "C" fn(Mqp, *mut ibv_ah, u32, u64, u16)>,
     pub wr_memcpy: Option<unsafe extern "C" fn(Mqp, u32, u64, u32, u64, usize)>,

@@ -16,6 +16,7 @@ pub mod domain;
 pub mod driver;
 pub mod dv;
 pub mod objects;
+pub mod protection;
 pub mod release;
 pub mod work;
 pub mod wq;

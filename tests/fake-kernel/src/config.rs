@@ -41,6 +41,8 @@ pub struct Mlx5 {
     /// Whether the device says over DEVX that it bonds two ports, has schedules for what queue pairs send, and is told which
     /// queue pairs addresses are for.
     pub has_traffic: bool,
+    /// Whether the device says over DEVX that keys have signatures of every kind.
+    pub has_signatures: bool,
     /// With which status the firmware refuses what programs ask of it over DEVX, but for what it can do.
     pub refusal: Option<u8>,
     /// Whether the driver shares a page by which timestamps become nanoseconds.
@@ -69,6 +71,7 @@ impl Default for Mlx5 {
             has_copy: false,
             has_numbers: false,
             has_traffic: false,
+            has_signatures: false,
             refusal: None,
             has_clock: true,
             has_ah_udata: true,
@@ -122,8 +125,8 @@ impl Config {
     /// From words as an environment variable holds them: `no-ioctl`, `no-invoke-write`, `no-ah-num`,
     /// `without=UVERBS_METHOD_…`, `devices=N`, separated by commas. For mlx5: `mlx5` itself, `link=ib` or
     /// `link=eth`, `tot-bfregs=N`, `cqe-version=0` or `1`, `min-inline=N`, `cache-line=N`, `no-bf`, `no-devx`,
-    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, `numbers`, `copy`, `traffic`, `refuse=STATUS`, and `run` for devices that
-    /// execute what is posted.
+    /// `no-clock`, `no-ah-udata`, `no-dump-fill-mkey`, `numbers`, `copy`, `traffic`, `signatures`, `refuse=STATUS`, and `run` for
+    /// devices that execute what is posted.
     ///
     /// # Errors
     ///
@@ -142,6 +145,7 @@ impl Config {
                 None if word == "numbers" => config.mlx5.has_numbers = true,
                 None if word == "copy" => config.mlx5.has_copy = true,
                 None if word == "traffic" => config.mlx5.has_traffic = true,
+                None if word == "signatures" => config.mlx5.has_signatures = true,
                 Some(("refuse", n)) if n.parse::<u8>().is_ok() => {
                     config.mlx5.refusal = n.parse().ok();
                 }

@@ -241,6 +241,7 @@ fn put_direct(queue: &SendQueue, draft: &mut Draft, wr: &Wr) {
         entries: KEY_ENTRIES,
         access: wr.more.key.access,
         layout,
+        signature: None,
     };
     let _ = queue.configure_key(draft, wr.id, send_flags(wr), &update);
 }

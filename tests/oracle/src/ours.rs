@@ -242,6 +242,7 @@ pub(crate) unsafe fn completion_queue(
         version: CqeVersion::V1(table.clone()),
         clock: None,
         error_log: Arc::new(ErrorLog::default()),
+        signatures: Arc::default(),
         memory: None,
     };
     // SAFETY: passed on.

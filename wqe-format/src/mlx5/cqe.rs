@@ -8,7 +8,7 @@ use bitfield_struct::bitfield;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::error::{ErrorCqe, Syndrome};
+use super::error::{ErrorCqe, SignatureErrorCqe, Syndrome};
 use super::opcode::Opcode;
 
 /// The last byte: what completed, how data are scattered, and whose the entry is.
@@ -369,6 +369,12 @@ impl Cqe64 {
     /// The entry read as an error.
     #[inline]
     pub fn as_error(&self) -> ErrorCqe {
+        zerocopy::transmute!(*self)
+    }
+
+    /// The entry read as an error of a key's signature.
+    #[inline]
+    pub fn as_signature_error(&self) -> SignatureErrorCqe {
         zerocopy::transmute!(*self)
     }
 

@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use zerocopy::byteorder::big_endian::{U16, U32};
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::cqe::{OpOwn, SopDropQpn, numbers};
@@ -48,6 +48,52 @@ const _: () = {
     assert!(offset_of!(ErrorCqe, s_wqe_opcode_qpn) == 56);
     assert!(offset_of!(ErrorCqe, wqe_counter) == 60);
     assert!(offset_of!(ErrorCqe, op_own) == 63);
+};
+
+/// An entry of opcode SIG_ERR: a signature of a key's data was not what it had to be (Linux include/linux/mlx5/device.h
+/// `struct mlx5_sig_err_cqe`; type and domain are in rdma-core providers/mlx5/cq.c `struct mlx5_sigerr_cqe`). It names the
+/// key, and no queue.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[doc(alias = "mlx5_sig_err_cqe")]
+pub struct SignatureErrorCqe {
+    /// Not defined.
+    pub reserved_0: [u8; 16],
+    /// Guard and application tag, or the first half of a CRC, as expected.
+    pub expected_trans_sig: U32,
+    /// The same as found.
+    pub actual_trans_sig: U32,
+    /// Reference tag, or the second half of a CRC, as expected.
+    pub expected_ref_tag: U32,
+    /// The same as found.
+    pub actual_ref_tag: U32,
+    /// What was wrong: reference tag (bit 11), application tag (12), guard or CRC (13).
+    pub syndrome: U16,
+    /// 0 in the low three bits: of a block.
+    pub sig_type: u8,
+    /// In the low three bits: 0 on the wire, 1 in memory.
+    pub domain: u8,
+    /// The key.
+    pub mkey: U32,
+    /// Bytes before the block.
+    pub err_offset: U64,
+    /// Not defined.
+    pub reserved_48: [u8; 14],
+    /// Check sum.
+    pub signature: u8,
+    /// Kind and owner.
+    pub op_own: OpOwn,
+}
+
+const _: () = {
+    assert!(size_of::<SignatureErrorCqe>() == 64);
+    assert!(offset_of!(SignatureErrorCqe, expected_trans_sig) == 16);
+    assert!(offset_of!(SignatureErrorCqe, syndrome) == 32);
+    assert!(offset_of!(SignatureErrorCqe, mkey) == 36);
+    assert!(offset_of!(SignatureErrorCqe, err_offset) == 40);
+    assert!(offset_of!(SignatureErrorCqe, op_own) == 63);
 };
 
 impl ErrorCqe {

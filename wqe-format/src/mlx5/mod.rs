@@ -38,6 +38,7 @@ mod klm;
 mod mini;
 mod mmo;
 mod opcode;
+mod protection;
 mod psv;
 mod raddr;
 pub mod request;
@@ -60,12 +61,15 @@ pub use cqe::{
 pub use ctrl::{CtrlFlags, CtrlSegment, OpmodIdxOpcode, QpnDs};
 pub use data::{DataSegment, INVALID_LKEY, InlineHeader, MAX_BYTE_COUNT};
 pub use datagram::{DatagramSegment, DqpDct, GrhGidFl, StatRateSl, udp_source_port};
-pub use error::{ErrorCqe, Syndrome};
+pub use error::{ErrorCqe, SignatureErrorCqe, Syndrome};
 pub use eth::{ChecksumFlags, EthPadSegment, EthSegment};
 pub use klm::{KlmSegment, RepeatBlockSegment, RepeatEntrySegment};
 pub use mini::{MiniArray, MiniCqe, MiniFormat};
 pub use mmo::{MmoSegment, MmoWqe};
 pub use opcode::{Opcode, opmod};
+pub use protection::{
+    BlockSignature, BlockSize, CrcKind, Escape, Guard, SignatureDomain, SignatureRule,
+};
 pub use psv::{BsfInline, BsfSegment, CryptoBsfSegment, SetPsvSegment};
 pub use raddr::RaddrSegment;
 pub use srq::{MprqWqe, RecvSignatureSegment, SrqNextSegment, StridingByteCount};

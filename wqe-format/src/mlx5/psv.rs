@@ -1,4 +1,4 @@
-//! Protection signatures: requests that this project reads but does not post.
+//! Segments of signatures and encryption; `protection` says what those of signatures mean.
 //!
 //! Layouts: rdma-core `providers/mlx5/wqe.h`.
 
@@ -55,6 +55,20 @@ pub struct BsfInline {
     pub dif_app_bitmask_check: U16,
 }
 
+impl BsfInline {
+    /// All bytes 0: it says nothing.
+    pub const ZERO: Self = Self {
+        vld_refresh: U16::ZERO,
+        dif_apptag: U16::ZERO,
+        dif_reftag: U32::ZERO,
+        sig_type: 0,
+        rp_inv_seed: 0,
+        reserved_10: [0; 3],
+        dif_inc_ref_guard_check: 0,
+        dif_app_bitmask_check: U16::ZERO,
+    };
+}
+
 /// Byte stream format of a key (`struct mlx5_bsf`): it follows the layout in a UMR request.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -97,6 +111,9 @@ const _: () = {
 };
 
 impl BsfSegment {
+    /// The class of one with inline part.
+    pub(super) const WITH_INLINE: u8 = 2;
+
     /// Size of the format in bits 7 and 6 of [`bsf_size_sbs`](Self::bsf_size_sbs): 0 basic (16 bytes), 1 extended (32),
     /// 2 with inline part (64), 3 signature and encryption.
     pub const fn size_class(&self) -> u8 {

@@ -24,7 +24,7 @@ use super::uar::{Layout, Uars};
 use super::user_index::UserIndices;
 use crate::control::kernel::{self, Uctx};
 use crate::data::mlx5::cq::ClockPage;
-use crate::data::mlx5::{BlueFlame, CqeVersion as Tables, ErrorLog, UserIndexTable};
+use crate::data::mlx5::{BlueFlame, CqeVersion as Tables, ErrorLog, SignatureKeys, UserIndexTable};
 use crate::sys::errno::Errno;
 use crate::sys::fd::UverbsFd;
 use crate::sys::mapping::SharedMapping;
@@ -123,6 +123,7 @@ pub struct Mlx5Context {
     numbers: Numbers,
     tables: Tables,
     error_log: Arc<ErrorLog>,
+    signatures: Arc<SignatureKeys>,
     clock_info: Option<(ClockPage, ClockKeep)>,
     core_clock: Option<(SharedMapping, usize)>,
 }
@@ -232,6 +233,7 @@ impl Mlx5Context {
                 },
             },
             error_log: Arc::new(error_log(&environment)),
+            signatures: Arc::default(),
             uctx,
             environment,
             limits,
@@ -299,6 +301,11 @@ impl Mlx5Context {
     /// Where errors are written about.
     pub fn error_log(&self) -> &Arc<ErrorLog> {
         &self.error_log
+    }
+
+    /// Keys with signatures: where completion queues keep errors of those.
+    pub fn signatures(&self) -> &Arc<SignatureKeys> {
+        &self.signatures
     }
 
     /// Memory of queues and doorbell records that are made from now on comes from here, but for queues with an allocator

@@ -165,6 +165,7 @@ impl Mlx5Context {
             version: self.tables().clone(),
             clock: clock.as_ref().map(|(page, _)| *page),
             error_log: self.error_log().clone(),
+            signatures: self.signatures().clone(),
             memory: Some(Box::new((memory.clone(), register, clock))),
         };
         // SAFETY: ring and record are new and as long as said, zeroed or a program's allocator's; the

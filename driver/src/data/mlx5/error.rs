@@ -39,6 +39,10 @@ pub enum PostError {
     KeyElsewhere,
     /// Access that a key cannot grant.
     KeyAccess,
+    /// A rule of signatures for a key without such, for more than 4 GiB, twice, or one that no device has.
+    KeySignature,
+    /// A configuration of a key with options that there are not.
+    KeyOption,
     /// Nothing to copy, or more than the device copies at once.
     CopyLength,
     /// A change of a tag that is not in the list.
@@ -70,7 +74,9 @@ impl PostError {
             }
             // To libmlx5, a queue that does not send is one that takes no scatter/gather elements, not even none.
             (Self::WrongState, Verb::PostSend) => libc::ENOMEM,
-            (Self::AtomicsOff | Self::WindowTooLong | Self::KeyElsewhere, _) => libc::EOPNOTSUPP,
+            (Self::AtomicsOff | Self::WindowTooLong | Self::KeyElsewhere | Self::KeyOption, _) => {
+                libc::EOPNOTSUPP
+            }
             _ => libc::EINVAL,
         })
     }
@@ -95,6 +101,8 @@ impl fmt::Display for PostError {
             Self::Length => "a work request of a length that the queue was not created for",
             Self::KeyElsewhere => "a key's layout goes into the work request (IBV_SEND_INLINE)",
             Self::KeyAccess => "access that a key cannot grant by a work request",
+            Self::KeySignature => "a rule of signatures that the key cannot have",
+            Self::KeyOption => "a key is not configured with such options",
             Self::CopyLength => "nothing to copy, or more than the device copies at once",
             Self::UnknownTag => "a tag that is not in the list",
             Self::Incomplete => "the work request is not complete",

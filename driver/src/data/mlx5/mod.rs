@@ -14,6 +14,7 @@
 //! | `rq` | receive queues: scatter lists and their terminator |
 //! | `srq` | shared receive queues: a linked list with many returners |
 //! | `tags` | a list of tagged buffers beside one |
+//! | `protection` | keys with signatures |
 //! | `lock` | the lock for what is shared |
 //! | `protocol` | what threads say to each other by shared words, and models of it |
 //! | `cq` | completion queues |
@@ -21,6 +22,7 @@
 pub mod cq;
 mod error;
 mod lock;
+mod protection;
 mod protocol;
 mod record;
 mod register;
@@ -36,6 +38,7 @@ mod tests;
 
 pub use cq::{Completion, CompletionQueue, CqParts, CqeVersion, ErrorLog};
 pub use error::{PostError, Refused, Verb};
+pub use protection::{KeyError, KeySignature, SignatureKeys, UnknownKeyError, WrongPart};
 pub use record::{
     KeepAlive, QueueKind, QueueRecord, ReceiveSide, RecvShared, SendShared, WorkKind, WorkRecord,
 };
@@ -44,7 +47,7 @@ pub use rq::{RecvParts, RecvQueue};
 pub use sq::{
     AtomicOperands, Bind, Destination, Draft, InlinePiece, KeyLayout, KeyUpdate, Operation,
     PatternPiece, Remote, Segmentation, SendFlags, SendLimits, SendParts, SendQueue, SendRequest,
-    WrOpcode,
+    SignatureUpdate, WrOpcode,
 };
 pub use srq::{RecvRequest, SharedReceiveQueue, SrqParts, SrqShared};
 pub use table::{BadUserIndex, Reader, USER_INDICES, UserIndexTable, Visit};

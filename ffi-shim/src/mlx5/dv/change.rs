@@ -56,6 +56,12 @@ impl Change {
         Self::new(Opcode::INIT2INIT_QP, qpn).extended(1 << 3, &[((0x2, 1), 1)])
     }
 
+    /// Has a queue pair in INIT stop its sends (SQD) at an error of a signature (`qpc.drain_sigerr`,
+    /// `MLX5_QPC_OPT_MASK_INIT2INIT_DRAIN_SIGERR`).
+    pub(crate) fn drains_signature_errors(qpn: u32) -> Self {
+        Self::new(Opcode::INIT2INIT_QP, qpn).low(1 << 11, (0x25, 1), 1)
+    }
+
     /// Changes fields of the context's extension, which bit `changed` of the mask's second half stands for.
     pub(crate) fn extended(self, changed: u64, fields: &[((usize, usize), u32)]) -> Self {
         let with = self.set(EXTENDED, 1).set(MASK_HIGH, changed);

@@ -330,7 +330,7 @@ impl General {
         let has = |bit| caps.as_ref().is_some_and(|caps| caps.has(bit));
         Self {
             num_lag_ports: bits(0x27c, 4),
-            signature: if has(0x217) && has(0x480) {
+            signature: if caps.as_ref().is_some_and(Caps::have_signatures) {
                 mlx5dv_sig_caps {
                     // 512, 520, 4096 and 4160 bytes always; 4048
                     block_size: 0b11011 | u64::from(has(0x1f0)) << 2,
@@ -354,6 +354,19 @@ impl General {
             max_dc_init_rd_atom: u64::from(caps.is_some()) << bits(0x13a, 6).min(63),
         }
     }
+}
+
+impl Caps {
+    /// General ones: whether work requests say how keys' data are signed (`mlx5_ifc.h`, `cmd_hca_cap`: `sho`,
+    /// `sigerr_domain_and_sig_type`).
+    fn have_signatures(&self) -> bool {
+        self.has(0x217) && self.has(0x480)
+    }
+}
+
+/// Whether keys may have signatures.
+pub(super) fn has_signatures(device: &Mlx5) -> bool {
+    Caps::of(device.context().uctx(), CapType::GENERAL).is_some_and(|caps| caps.have_signatures())
 }
 
 /// On-demand paging of dynamic connections, as `enum ibv_odp_transport_cap_bits`: send, receive, write, read, atomic, SRQ

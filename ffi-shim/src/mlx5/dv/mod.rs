@@ -25,6 +25,7 @@ mod object;
 mod objects;
 mod qp;
 mod sched;
+pub(crate) mod signature;
 mod state;
 mod unsupported;
 

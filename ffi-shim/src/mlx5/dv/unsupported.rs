@@ -49,7 +49,6 @@ macro_rules! silent {
 }
 
 refused! {
-    _mlx5dv_mkey_check
     mlx5dv_crypto_login
     mlx5dv_crypto_login_destroy
     mlx5dv_crypto_login_query

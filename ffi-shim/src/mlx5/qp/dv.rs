@@ -4,9 +4,7 @@ use std::ffi::{c_uint, c_void};
 use std::mem::offset_of;
 
 use oxverbs::ffi_core::Errno;
-use oxverbs::ffi_core::mlx5::{
-    KeyLayout, KeyUpdate, PatternPiece, PostError, QueueKind, SendFlags,
-};
+use oxverbs::ffi_core::mlx5::{PostError, QueueKind};
 use oxverbs::ffi_core::mlx5_control::geometry::DeviceOps;
 use oxverbs::ffi_core::mlx5_control::placement::QpPlacement;
 use oxverbs::ffi_core::mlx5_control::special::DctRequest;
@@ -17,20 +15,19 @@ use oxverbs::ffi_core::wqe_format::mlx5::firmware::Opcode;
 use oxverbs::ffi_core::wqe_format::mlx5::firmware::qp::{QueryQpIn, QueryQpOut};
 
 use super::copy::{Copies, wr_memcpy};
+use super::key::{
+    wr_mkey_configure, wr_mr_interleaved, wr_mr_list, wr_set_mkey_access_flags, wr_set_mkey_crypto,
+    wr_set_mkey_layout_interleaved, wr_set_mkey_layout_list, wr_set_mkey_sig_block,
+};
 use super::post::address;
 use super::{Object, Qp, Send, Special, attr, bare, create_any, of, qp_type};
 use crate::abi::attr::ibv_qp_init_attr_ex;
-use crate::abi::dv::{
-    mlx5dv_mkey, mlx5dv_mkey_conf_attr, mlx5dv_mr_interleaved, mlx5dv_qp_ex, mlx5dv_qp_init_attr,
-};
+use crate::abi::dv::{mlx5dv_qp_ex, mlx5dv_qp_init_attr};
 use crate::abi::objects::{ibv_ah, ibv_context, ibv_qp, ibv_qp_ex};
-use crate::abi::work::ibv_sge;
 use crate::common::memory::of_pd;
-use crate::common::{as_sges, slice};
+use crate::common::slice;
 use crate::context::{family, uctx};
-use crate::mlx5::dv::mkey::entries_of;
 use crate::mlx5::{Mlx5, cq, domain, srq};
-use oxverbs::ffi_core::wqe_format::rxe::Sge;
 
 /// Of a queue pair that has none of it.
 pub(super) const NOTHING: mlx5dv_qp_ex = mlx5dv_qp_ex {
@@ -69,8 +66,8 @@ pub(super) fn functions(kind: QueueKind, ops: Option<DeviceOps>) -> mlx5dv_qp_ex
         functions.wr_set_mkey_access_flags = Some(wr_set_mkey_access_flags);
         functions.wr_set_mkey_layout_list = Some(wr_set_mkey_layout_list);
         functions.wr_set_mkey_layout_interleaved = Some(wr_set_mkey_layout_interleaved);
-        functions.wr_set_mkey_sig_block = Some(wr_set_mkey_refused);
-        functions.wr_set_mkey_crypto = Some(wr_set_mkey_refused);
+        functions.wr_set_mkey_sig_block = Some(wr_set_mkey_sig_block);
+        functions.wr_set_mkey_crypto = Some(wr_set_mkey_crypto);
     }
     functions
 }
@@ -211,7 +208,7 @@ fn driver_flags(asked: u32) -> Result<(CreateQpFlags, bool), Errno> {
     if asked & flag::DISABLE_SCATTER != 0 && asked & flag::ALLOW_SCATTER != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    if asked & (flag::OOO_DP | flag::SIG_PIPELINING) != 0 {
+    if asked & flag::OOO_DP != 0 {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let mut flags = CreateQpFlags::NONE;
@@ -272,6 +269,16 @@ pub(crate) unsafe fn create_dv(
     } else {
         (CreateQpFlags::NONE, false)
     };
+    let drains_signature_errors =
+        has(mask::CREATE_FLAGS) && dv.create_flags & flag::SIG_PIPELINING != 0;
+    if drains_signature_errors {
+        // A queue pair that was drained goes on from there.
+        // SAFETY: an open mlx5 device (C1).
+        let device = unsafe { family::<Mlx5>(context) }?;
+        if !device.context().limits().sqd2rts {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+    }
     let initiator = driver && dv.dc_init_attr.dc_type == DCI;
     if driver && !initiator {
         if dv.dc_init_attr.dc_type != DCT
@@ -301,6 +308,7 @@ pub(crate) unsafe fn create_dv(
         device_ops: device_ops.map(DeviceOps),
         initiator,
         copies,
+        drains_signature_errors,
         dci_streams: if has(mask::DCI_STREAMS) {
             // SAFETY: of an initiator with streams, the union has them.
             let [log_num_concurent, log_num_errored] = unsafe { dv.dc_init_attr.u.dci_streams };
@@ -368,31 +376,6 @@ unsafe fn create_target(
     Ok(qp)
 }
 
-/// A key that is being configured: it is put into the batch with its last setter.
-#[derive(Debug, Default)]
-pub(super) struct PendingKey {
-    open: bool,
-    key: u32,
-    entries: u32,
-    wr_id: u64,
-    flags: u32,
-    /// Setters to come.
-    left: u8,
-    access: Option<u32>,
-    layout: Layout,
-    /// Kept for the next one, as `pieces` is.
-    list: Vec<Sge>,
-    pieces: Vec<PatternPiece>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum Layout {
-    #[default]
-    Same,
-    List,
-    Pattern(u32),
-}
-
 /// The send side of a queue pair with a builder, whose lock `wr_start` took.
 ///
 /// # Safety
@@ -446,176 +429,4 @@ unsafe extern "C" fn wr_raw_wqe(view: *mut mlx5dv_qp_ex, wqe: *const c_void) {
     // SAFETY: as long as it says.
     let wqe = unsafe { slice(bytes, length) };
     let _ = queue.raw(draft, wr_id, wqe);
-}
-
-/// Begins the configuration of a key.
-///
-/// # Safety
-///
-/// As for [`held`]; `mkey` is one of ours.
-unsafe fn begin_key(view: *mut mlx5dv_qp_ex, mkey: *mut mlx5dv_mkey, setters: u8) {
-    // SAFETY: the caller's promise.
-    let Some(Send { draft, key, .. }) = (unsafe { held(view) }) else {
-        return;
-    };
-    if mkey.is_null() {
-        return draft.refuse(PostError::Incomplete);
-    }
-    let qp = qp_of(view);
-    key.open = true;
-    // SAFETY: the caller's promise.
-    key.key = unsafe { (*mkey).lkey };
-    // SAFETY: as above.
-    key.entries = unsafe { entries_of(mkey) };
-    // SAFETY: a field of a live object, written by this thread.
-    key.wr_id = unsafe { (*qp).wr_id };
-    // SAFETY: as above.
-    key.flags = unsafe { (*qp).wr_flags };
-    key.left = setters;
-    key.access = None;
-    key.layout = Layout::Same;
-    if setters == 0 {
-        // SAFETY: the caller's promise.
-        unsafe { set(view, |_| {}) };
-    }
-}
-
-/// Takes one setter, and puts the work request into the batch with the last.
-///
-/// # Safety
-///
-/// As for [`held`].
-unsafe fn set(view: *mut mlx5dv_qp_ex, change: impl FnOnce(&mut PendingKey)) {
-    // SAFETY: the caller's promise.
-    let Some(Send { queue, draft, key }) = (unsafe { held(view) }) else {
-        return;
-    };
-    if !key.open {
-        return draft.refuse(PostError::Incomplete);
-    }
-    change(key);
-    key.left = key.left.saturating_sub(1);
-    if key.left != 0 {
-        return;
-    }
-    key.open = false;
-    let update = KeyUpdate {
-        key: key.key,
-        entries: key.entries,
-        access: key.access,
-        layout: match key.layout {
-            Layout::Same => None,
-            Layout::List => Some(KeyLayout::List(&key.list)),
-            Layout::Pattern(repeat) => Some(KeyLayout::Pattern {
-                repeat,
-                pieces: &key.pieces,
-            }),
-        },
-    };
-    let _ = queue.configure_key(draft, key.wr_id, SendFlags(key.flags), &update);
-}
-
-unsafe extern "C" fn wr_mkey_configure(
-    view: *mut mlx5dv_qp_ex,
-    mkey: *mut mlx5dv_mkey,
-    setters: u8,
-    conf: *const mlx5dv_mkey_conf_attr,
-) {
-    // SAFETY: null or the caller's attributes. Resetting signatures needs keys with such.
-    let unknown = unsafe { conf.as_ref() }.is_none_or(|c| c.comp_mask != 0 || c.conf_flags != 0);
-    if unknown {
-        // SAFETY: between start and complete (C1).
-        return unsafe { refuse(view) };
-    }
-    // SAFETY: as above; the caller's key.
-    unsafe { begin_key(view, mkey, setters) };
-}
-
-/// # Safety
-///
-/// As for [`held`].
-unsafe fn refuse(view: *mut mlx5dv_qp_ex) {
-    // SAFETY: the caller's promise.
-    if let Some(Send { draft, .. }) = unsafe { held(view) } {
-        draft.refuse(PostError::Opcode);
-    }
-}
-
-unsafe extern "C" fn wr_set_mkey_access_flags(view: *mut mlx5dv_qp_ex, access: u32) {
-    // SAFETY: between start and complete (C1).
-    unsafe { set(view, |key| key.access = Some(access)) };
-}
-
-unsafe extern "C" fn wr_set_mkey_layout_list(
-    view: *mut mlx5dv_qp_ex,
-    count: u16,
-    list: *const ibv_sge,
-) {
-    // SAFETY: `count` elements by the verb's contract.
-    let list = as_sges(unsafe { slice(list, count.into()) });
-    let change = |key: &mut PendingKey| {
-        key.list.clear();
-        key.list.extend_from_slice(list);
-        key.layout = Layout::List;
-    };
-    // SAFETY: between start and complete (C1).
-    unsafe { set(view, change) };
-}
-
-unsafe extern "C" fn wr_set_mkey_layout_interleaved(
-    view: *mut mlx5dv_qp_ex,
-    repeat: u32,
-    count: u16,
-    list: *const mlx5dv_mr_interleaved,
-) {
-    // SAFETY: `count` elements by the verb's contract.
-    let list = unsafe { slice(list, count.into()) };
-    let change = |key: &mut PendingKey| {
-        key.pieces.clear();
-        key.pieces.extend(list.iter().map(|piece| PatternPiece {
-            addr: piece.addr,
-            length: piece.bytes_count,
-            skip: piece.bytes_skip,
-            lkey: piece.lkey,
-        }));
-        key.layout = Layout::Pattern(repeat);
-    };
-    // SAFETY: between start and complete (C1).
-    unsafe { set(view, change) };
-}
-
-unsafe extern "C" fn wr_set_mkey_refused(view: *mut mlx5dv_qp_ex, _: *const c_void) {
-    // SAFETY: between start and complete (C1).
-    unsafe { refuse(view) };
-}
-
-unsafe extern "C" fn wr_mr_list(
-    view: *mut mlx5dv_qp_ex,
-    mkey: *mut mlx5dv_mkey,
-    access: u32,
-    count: u16,
-    list: *const ibv_sge,
-) {
-    // SAFETY: between start and complete (C1), with the caller's key and list.
-    unsafe { begin_key(view, mkey, 2) };
-    // SAFETY: as above.
-    unsafe { wr_set_mkey_access_flags(view, access) };
-    // SAFETY: as above.
-    unsafe { wr_set_mkey_layout_list(view, count, list) };
-}
-
-unsafe extern "C" fn wr_mr_interleaved(
-    view: *mut mlx5dv_qp_ex,
-    mkey: *mut mlx5dv_mkey,
-    access: u32,
-    repeat: u32,
-    count: u16,
-    list: *const mlx5dv_mr_interleaved,
-) {
-    // SAFETY: between start and complete (C1), with the caller's key and list.
-    unsafe { begin_key(view, mkey, 2) };
-    // SAFETY: as above.
-    unsafe { wr_set_mkey_access_flags(view, access) };
-    // SAFETY: as above.
-    unsafe { wr_set_mkey_layout_interleaved(view, repeat, count, list) };
 }

@@ -35,6 +35,8 @@ mod builder;
 mod copy;
 #[cfg(feature = "drop-in")]
 pub(crate) mod dv;
+#[cfg(feature = "drop-in")]
+mod key;
 mod post;
 mod state;
 mod tags;
@@ -59,6 +61,8 @@ pub(crate) struct Qp {
     dv: crate::abi::dv::mlx5dv_qp_ex,
     #[cfg(feature = "drop-in")]
     copies: Option<copy::Copies>,
+    #[cfg(feature = "drop-in")]
+    drains_signature_errors: bool,
 }
 
 const _: () = assert!(offset_of!(Qp, send) >= HEAD);
@@ -69,7 +73,7 @@ struct Send {
     /// The batch between `ibv_wr_start` and `ibv_wr_complete`.
     draft: Draft,
     #[cfg(feature = "drop-in")]
-    key: dv::PendingKey,
+    key: key::PendingKey,
 }
 
 /// What stands behind a queue pair.
@@ -99,6 +103,9 @@ pub(crate) struct Special {
     /// It copies memory.
     #[cfg(feature = "drop-in")]
     pub(crate) copies: Option<copy::Copies>,
+    /// What is posted behind an error of a signature waits for the program.
+    #[cfg(feature = "drop-in")]
+    pub(crate) drains_signature_errors: bool,
 }
 
 impl Qp {
@@ -286,7 +293,7 @@ fn create(
             queue,
             draft,
             #[cfg(feature = "drop-in")]
-            key: dv::PendingKey::default(),
+            key: key::PendingKey::default(),
         };
         Locked::with(send, QueueLock::new(threads))
     });
@@ -301,6 +308,8 @@ fn create(
         dv: dv::functions(kind, special.device_ops),
         #[cfg(feature = "drop-in")]
         copies: special.copies,
+        #[cfg(feature = "drop-in")]
+        drains_signature_errors: special.drains_signature_errors,
     };
     // A raw packet queue would take packets before RTR if it were told of receives.
     if kind == QueueKind::RawPacket
@@ -355,6 +364,8 @@ fn bare(
         dv: dv::NOTHING,
         #[cfg(feature = "drop-in")]
         copies: None,
+        #[cfg(feature = "drop-in")]
+        drains_signature_errors: false,
     };
     let qp = Box::into_raw(Box::write(place, qp));
     // SAFETY: the head of the new object, zeroed, which is a valid `ibv_qp`.

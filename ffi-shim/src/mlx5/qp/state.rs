@@ -83,11 +83,16 @@ pub(crate) unsafe extern "C" fn modify_qp(
             change.apply_to_receive(&mut recv.lock());
         }
         #[cfg(feature = "drop-in")]
-        if change.to() == Some(QpState::INIT) && ours.copies.is_some_and(|copies| copies.to_enable)
-        {
+        if change.to() == Some(QpState::INIT) {
             // SAFETY: the program's object.
             let qp = unsafe { &*qp };
-            Change::copies(qp.qp_num).run(object.context().uctx(), qp)?;
+            let uctx = object.context().uctx();
+            if ours.drains_signature_errors {
+                Change::drains_signature_errors(qp.qp_num).run(uctx, qp)?;
+            }
+            if ours.copies.is_some_and(|copies| copies.to_enable) {
+                Change::copies(qp.qp_num).run(uctx, qp)?;
+            }
         }
         Ok(())
     })

@@ -52,6 +52,9 @@ mod general {
     pub(super) const LAG_CHANGES: Field = (0x152, 1);
     pub(super) const EXTENSION: Field = (0x122, 1);
     pub(super) const QOS: Field = (0x21b, 1);
+    /// `sho`, `sigerr_domain_and_sig_type`, `sig_block_4048`, `sig_crc32c`, `sig_crc64_xp10`
+    pub(super) const SIGNATURES: [Field; 5] =
+        [(0x217, 1), (0x480, 1), (0x1f0, 1), (0x148, 1), (0x147, 1)];
 }
 
 /// `cmd_hca_cap_2.log_reserved_qpn_granularity`
@@ -125,6 +128,7 @@ fn capabilities(device: &Mlx5, page: &[u8]) -> Vec<(Field, u64)> {
             (device.has_traffic, general::QOS, 1),
         ]
         .into_iter()
+        .chain(general::SIGNATURES.map(|field| (device.has_signatures, field, 1)))
         .filter_map(|(has, field, value)| has.then_some((field, value)))
         .collect(),
         [0, 0x40 | 0x41] if device.has_numbers => vec![(GRANULARITY, 2)],

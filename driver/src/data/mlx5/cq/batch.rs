@@ -19,7 +19,8 @@ use crate::sys::barrier;
 pub(super) enum Taken {
     /// A completion.
     Completion,
-    /// No completion: the queue's own affair (a page fault that was repaired, the mark of a resize), or dropped.
+    /// No completion: the queue's own affair (a page fault that was repaired, the mark of a resize, an error
+    /// that is kept at its key), or dropped.
     Nothing,
     /// It is not ours.
     Empty,
@@ -318,6 +319,10 @@ impl CompletionQueue {
                 return unsafe { self.take_error::<V1>(cqe, out) };
             }
             CqeOpcode::RESIZE_CQ => return Taken::Nothing,
+            CqeOpcode::SIG_ERR => {
+                self.keep_signature_error(cqe);
+                return Taken::Nothing;
+            }
             _ => return self.drop_entry(),
         }
         Taken::Completion

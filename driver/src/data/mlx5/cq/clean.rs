@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use wqe_format::mlx5::CqeOpcode;
+
 use super::super::srq::SrqShared;
 use super::super::tags::TagList;
 use super::CompletionQueue;
@@ -54,6 +56,10 @@ impl CompletionQueue {
 
     fn is_about(&self, entry: Entry, number: u32) -> bool {
         let cqe = entry.get();
+        // It is about a key, whatever stands where others name a queue.
+        if cqe.opcode() == CqeOpcode::SIG_ERR {
+            return false;
+        }
         number == if self.v1 { cqe.user_index() } else { cqe.qpn() }
     }
 
@@ -66,7 +72,7 @@ impl CompletionQueue {
             return false;
         }
         if self.v1 {
-            opcode.is_responder() || opcode == wqe_format::mlx5::CqeOpcode::RESP_ERR
+            opcode.is_responder() || opcode == CqeOpcode::RESP_ERR
         } else {
             cqe.user_index() != 0
         }

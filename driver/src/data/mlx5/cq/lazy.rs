@@ -403,6 +403,10 @@ impl CompletionQueue {
                 }
             }
             CqeOpcode::RESIZE_CQ => return None,
+            CqeOpcode::SIG_ERR => {
+                self.keep_signature_error(entry);
+                return None;
+            }
             _ => None,
         };
         if current.is_none() {

@@ -66,6 +66,7 @@ use parse::Readers;
 use ring::{CqRing, Entry};
 use scatter::InlineData;
 
+use super::protection::SignatureKeys;
 use super::record::KeepAlive;
 use super::table::UserIndexTable;
 
@@ -103,6 +104,8 @@ pub struct CqParts {
     pub clock: Option<ClockPage>,
     /// Where errors are written about.
     pub error_log: Arc<ErrorLog>,
+    /// Where errors of keys' signatures are kept.
+    pub signatures: Arc<SignatureKeys>,
     /// Keeps the ring and the doorbell record.
     pub memory: Option<KeepAlive>,
 }
@@ -172,6 +175,7 @@ pub struct CompletionQueue {
     clock_info: ClockInfo,
     current: Current,
     error_log: Arc<ErrorLog>,
+    signatures: Arc<SignatureKeys>,
     compression: Option<Compression>,
     /// Keeps the ring after a resize.
     ring_memory: Option<KeepAlive>,
@@ -239,6 +243,7 @@ impl CompletionQueue {
             clock_info: ClockInfo::default(),
             current: Current::nothing(ring.at(0)),
             error_log: parts.error_log,
+            signatures: parts.signatures,
             compression: None,
             ring_memory: None,
             _memory: parts.memory,
@@ -280,6 +285,14 @@ impl CompletionQueue {
     pub fn arm(&self, solicited_only: bool) {
         self.doorbell
             .arm(self.events.get(), solicited_only, self.ci, self.cqn);
+    }
+
+    /// Keeps an error of a key's signature at the key. It makes no completion; without such a key it is dropped.
+    #[cold]
+    fn keep_signature_error(&mut self, entry: Entry) {
+        if !self.signatures.keep(entry.get().as_signature_error()) {
+            self.dropped += 1;
+        }
     }
 
     /// Goes on with entry `ci`.

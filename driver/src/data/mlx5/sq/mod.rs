@@ -11,6 +11,7 @@
 //! | `operation` | what a work request of such a batch does |
 //! | `segments` | local memory, windows, packets: the segments that both write |
 //! | `umr` | configuring memory keys |
+//! | `signed` | the same of keys with signatures |
 //! | `cancel` | canceling what the device has not begun |
 //! | `changes` | changes of a list of tags |
 
@@ -22,6 +23,7 @@ mod operation;
 mod quick;
 mod request;
 mod segments;
+mod signed;
 mod steps;
 mod umr;
 
@@ -40,6 +42,7 @@ pub use request::{
     WrOpcode,
 };
 
+pub use signed::SignatureUpdate;
 pub use umr::{KeyLayout, KeyUpdate, PatternPiece};
 
 use super::error::PostError;

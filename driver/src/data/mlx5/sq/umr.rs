@@ -6,16 +6,17 @@ use wqe_format::mlx5::{
     RepeatBlockSegment, RepeatEntrySegment, UmrCtrlSegment, UmrFlags,
 };
 use wqe_format::rxe::Sge;
-use zerocopy::byteorder::big_endian::{U32, U64};
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
 use super::super::error::PostError;
-use super::super::record::{QueueKind, WorkKind};
+use super::super::record::QueueKind;
 use super::super::ring::{Cursor, Unit, unit, units};
 use super::SendQueue;
 use super::draft::{Draft, state};
 use super::operation::Operation;
 use super::request::SendFlags;
 use super::segments::ACCESS;
+use super::signed::{SignatureUpdate, Signed};
 
 /// Entries of a layout come in groups of so many (rdma-core `align(…, 4)` of `klm_octowords`).
 const GROUP: u32 = 4;
@@ -69,10 +70,13 @@ pub struct KeyUpdate<'a> {
     pub access: Option<u32>,
     /// Its memory from now on.
     pub layout: Option<KeyLayout<'a>>,
+    /// Its signatures, of a key that has some.
+    pub signature: Option<SignatureUpdate<'a>>,
 }
 
 impl SendQueue {
     /// Puts the configuration of a memory key into the batch. What follows has a small fence, so that it may use the key.
+    /// Of a key with signatures it may be up to three work requests, the last of which completes.
     ///
     /// Unlike libmlx5, which cuts the bytes of a pattern's piece and its stride to 16 bits and sums a list's in 31, this
     /// refuses the former and counts the latter right.
@@ -80,7 +84,8 @@ impl SendQueue {
     /// # Errors
     ///
     /// Not on a reliable connection, without [`SendFlags::INLINE`] (the layout is in the work request), unknown access, a
-    /// layout longer than the key or the queue was made for.
+    /// layout longer than the key or the queue was made for; a rule of signatures that cannot be
+    /// ([`PostError::KeySignature`]).
     pub fn configure_key(
         &self,
         draft: &mut Draft,
@@ -91,40 +96,25 @@ impl SendQueue {
         // SAFETY: no headers are read.
         unsafe { self.open(draft, wr_id, flags, &Operation::Nop) }?;
         let put = self.put_key(draft, flags, update);
-        let cursor = put.map_err(|error| draft.fail(error))?;
-        self.remember(
-            draft.blocks(),
-            wr_id,
-            draft.head,
-            Opcode::UMR.0,
-            WorkKind::Mkey,
-        );
-        // It was begun as a NOP.
-        // SAFETY: the fourth byte of a control segment.
-        let opcode = unsafe { self.ring.block(draft.blocks()).cast::<u8>().add(3) };
-        // SAFETY: as above, in a free block.
-        unsafe { opcode.write(Opcode::UMR.0) };
-        draft.state = draft.state & state::NEEDS_SIGNATURE | state::FENCE_NEXT | state::INLINE;
-        draft.stop = draft.head;
-        draft.set_ds(cursor.ds());
-        self.write_ds(draft);
-        Ok(())
+        let (cursor, signed) = put.map_err(|error| draft.fail(error))?;
+        self.make_change(draft, wr_id, Opcode::UMR, &cursor, state::INLINE);
+        match signed {
+            Some(signed) => self.end_signed(draft, wr_id, flags, signed),
+            None => Ok(()),
+        }
     }
 
-    fn put_key(
+    fn put_key<'a>(
         &self,
         draft: &Draft,
         flags: SendFlags,
-        update: &KeyUpdate<'_>,
-    ) -> Result<Cursor, PostError> {
+        update: &KeyUpdate<'a>,
+    ) -> Result<(Cursor, Option<Signed<'a>>), PostError> {
         if self.kind != QueueKind::Rc {
             return Err(PostError::Opcode);
         }
         if !flags.contains(SendFlags::INLINE) {
             return Err(PostError::KeyElsewhere);
-        }
-        if FIXED > self.max_ds {
-            return Err(PostError::Length);
         }
         let mut mask = MkeyMask::FREE.with(MkeyMask::MKEY);
         let mut mkey = MkeyContextSegment::ZERO;
@@ -137,15 +127,30 @@ impl SendQueue {
                 .with(MkeyMask::ACCESS_REMOTE_WRITE)
                 .with(MkeyMask::ACCESS_ATOMIC);
         }
-        let mut octowords = 0;
+        let (mut octowords, mut bytes) = (0, None);
         if let Some(layout) = &update.layout {
             octowords = self.room(update, layout)?;
-            mkey.len = U64::new(length(layout)?);
+            let whole = length(layout)?;
+            mkey.len = U64::new(whole);
             mask = mask.with(MkeyMask::LEN);
+            bytes = Some(whole);
+        }
+        let mut format_units = 0;
+        let mut signed = None;
+        if let Some(signature) = &update.signature {
+            let update = Signed::begin(signature, bytes, octowords, self.limits.max_inline)?;
+            format_units = update.units();
+            mask = update.mark(mask, &mut mkey);
+            signed = Some(update);
+        }
+        let ds = FIXED + octowords + format_units;
+        if ds > self.max_ds {
+            return Err(PostError::Length);
         }
         let mut cursor = Cursor::behind_ctrl(draft.blocks());
-        let control = UmrCtrlSegment::new(UmrFlags::INLINE, octowords as u16, mask);
-        // SAFETY: free blocks: `room` compared the whole with a work request's.
+        let mut control = UmrCtrlSegment::new(UmrFlags::INLINE, octowords as u16, mask);
+        control.bsf_octowords = U16::new(format_units as u16);
+        // SAFETY: free blocks: the whole was compared with a work request's.
         unsafe { cursor.put_all(&self.ring, units::<_, 3>(control)) };
         // SAFETY: as above.
         unsafe { cursor.put_all(&self.ring, units::<_, 4>(mkey)) };
@@ -153,20 +158,22 @@ impl SendQueue {
             // SAFETY: as above.
             unsafe { self.put_layout(&mut cursor, layout) };
         }
-        let ds = FIXED + octowords;
-        while cursor.ds() < ds {
+        while cursor.ds() < FIXED + octowords {
             // SAFETY: as above.
             unsafe { cursor.put(&self.ring, [0; 2]) };
+        }
+        if let Some(format) = signed.as_ref().and_then(Signed::format) {
+            // SAFETY: as above.
+            unsafe { cursor.put_all(&self.ring, units::<_, 4>(format)) };
         }
         // SAFETY: the last four bytes of the control segment of a free block.
         let imm = unsafe { self.ring.block(draft.blocks()).cast::<U32>().add(3) };
         // SAFETY: as above; of one byte's alignment.
         unsafe { imm.write(U32::new(update.key)) };
-        Ok(cursor)
+        Ok((cursor, signed))
     }
 
-    /// The units of a layout with its padding, if they have room in the key, in the queue pair's inline data, and in a
-    /// work request.
+    /// The units of a layout with its padding, if they have room in the key and in the queue pair's inline data.
     fn room(&self, update: &KeyUpdate<'_>, layout: &KeyLayout<'_>) -> Result<u32, PostError> {
         let head = matches!(layout, KeyLayout::Pattern { .. }) as usize;
         let entries = layout.units() - head;
@@ -175,11 +182,7 @@ impl SendQueue {
         if entries > room.min(update.entries as usize) {
             return Err(PostError::TooManySges);
         }
-        let octowords = (layout.units() as u32).next_multiple_of(GROUP);
-        if FIXED + octowords > self.max_ds {
-            return Err(PostError::Length);
-        }
-        Ok(octowords)
+        Ok((layout.units() as u32).next_multiple_of(GROUP))
     }
 
     /// # Safety

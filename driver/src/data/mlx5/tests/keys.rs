@@ -11,6 +11,7 @@ fn update<'a>(access: Option<u32>, layout: Option<KeyLayout<'a>>) -> KeyUpdate<'
         entries: 4,
         access,
         layout,
+        signature: None,
     }
 }
 

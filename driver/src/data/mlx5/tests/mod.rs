@@ -8,6 +8,7 @@ mod packets;
 mod recv;
 mod register;
 mod send;
+mod signed;
 mod step;
 mod table;
 mod tags;

@@ -10,3 +10,4 @@ mod matrix;
 mod moved;
 mod order;
 mod rig;
+mod signatures;

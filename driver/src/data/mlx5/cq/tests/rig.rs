@@ -286,6 +286,7 @@ impl Rig {
             uar: uar.at(),
             version,
             clock: None,
+            signatures: Arc::default(),
             error_log: Arc::new(log),
             memory: None,
         };
