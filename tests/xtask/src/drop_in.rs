@@ -20,7 +20,7 @@ mod refusal;
 /// Compare our libmlx5.so.1 with Debian's of bookworm, trixie and sid.
 ///
 /// The exported names with their version nodes have to be those of the table in ffi-shim/drop-in, for each release and for
-/// ours. Then C programs call mlx5dv on the fake kernel, with trixie's library and with ours, and both have to answer
+/// ours. Then C programs call mlx5dv on the fake kernel, with trixie's or sid's library and with ours, and both have to answer
 /// the same, and to send the same commands to the firmware. Under a libibverbs that ours does not know it has to say so in one line, and a program has to go on with
 /// Debian's provider. The table of the documentation (docs/mlx5dv.md) has to be what this word would write.
 #[derive(Debug, Args)]
@@ -49,15 +49,18 @@ const VFIO: [&str; 4] = [
 /// A C program that asks a library, and what the fake kernel is like then.
 struct Program {
     source: &'static str,
+    /// Debian's release whose libmlx5 answers too.
+    release: Userland,
     settings: &'static [&'static str],
     /// Lines that it prints at least, where the device has what it asks for.
     least: usize,
 }
 
-const PROGRAMS: [Program; 2] = [
+const PROGRAMS: [Program; 4] = [
     // Everything.
     Program {
         source: include_str!("drop_in.c"),
+        release: Userland::Trixie,
         settings: &[
             "mlx5",
             "mlx5,link=eth",
@@ -77,12 +80,27 @@ const PROGRAMS: [Program; 2] = [
     // Keys with signatures.
     Program {
         source: include_str!("drop_in/signatures.c"),
+        release: Userland::Trixie,
         settings: &[
             "mlx5,signatures",
             "mlx5,signatures,link=ib,cqe-version=0",
             "mlx5,signatures,no-bf",
         ],
         least: 10_000,
+    },
+    // The same where there are none, and where the firmware makes none.
+    Program {
+        source: include_str!("drop_in/signatures.c"),
+        release: Userland::Trixie,
+        settings: &["mlx5", "mlx5,signatures,refuse=6"],
+        least: 20,
+    },
+    // Objects in other processes.
+    Program {
+        source: include_str!("drop_in/exports.c"),
+        release: Userland::Sid,
+        settings: &["mlx5", "mlx5,no-devx"],
+        least: 20,
     },
 ];
 
@@ -184,13 +202,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<u8> {
             &table,
         );
     }
-    let headers = witness::verbs_headers(&cache, Userland::Trixie)?;
-    let tree = libraries(&witness::userland(&cache, Userland::Trixie)?);
+    let debian = |release| -> Result<(PathBuf, PathBuf)> {
+        Ok((
+            witness::verbs_headers(&cache, release)?,
+            libraries(&witness::userland(&cache, release)?),
+        ))
+    };
+    let (headers, tree) = debian(Userland::Trixie)?;
+    let asked = PROGRAMS.map(|program| Ok((debian(program.release)?, program)));
+    let asked: Vec<_> = asked.into_iter().collect::<Result<_>>()?;
     // Others may want it while programs are built and run.
     drop(cache);
     let fake = cargo::release("fake-kernel-preload", "libfake_kernel_preload.so")?;
-    for program in &PROGRAMS {
-        good &= answers(program, &headers, &tree, scratch.path(), &fake)?;
+    for ((headers, tree), program) in &asked {
+        good &= answers(program, headers, tree, scratch.path(), &fake)?;
     }
     good &= refusal::check(&mut compiler(&headers), &tree, scratch.path(), &fake)?;
     if fs::read_to_string(&file).unwrap_or_default() != text {

@@ -10,6 +10,7 @@ use oxverbs::ffi_core::uverbs_abi::object::mlx5::{DevxEventChannelFlags, UarAllo
 use oxverbs::ffi_core::uverbs_abi::types::AccessFlags;
 use oxverbs::ffi_core::{DevxNotice, Errno, RegUmem, SharedMapping, Uctx};
 
+use super::export::ObjectBlob;
 use super::ours;
 use crate::abi::dv::{mlx5dv_devx_uar, mlx5dv_devx_umem_in};
 use crate::abi::objects::{ibv_context, ibv_cq, ibv_qp, ibv_srq};
@@ -22,6 +23,8 @@ use crate::door::{control, guarded, set_errno};
 pub(crate) struct Object {
     pub(crate) context: *mut ibv_context,
     pub(crate) handle: DevxObj,
+    /// What another process is told of it.
+    pub(super) blob: ObjectBlob,
 }
 
 /// The kernel's handle of an object.
@@ -85,7 +88,12 @@ pub(super) unsafe fn create(
     // SAFETY: the caller's promise.
     let device = unsafe { ours(context) }?;
     let handle = device.context().uctx().devx_obj_create(input, output)?;
-    Ok(Box::into_raw(Box::new(Object { context, handle })))
+    let blob = ObjectBlob::of(handle, input, output);
+    Ok(Box::into_raw(Box::new(Object {
+        context,
+        handle,
+        blob,
+    })))
 }
 
 /// Destroys an object. It stays if that fails.
@@ -95,7 +103,9 @@ pub(super) unsafe fn create(
 /// One of [`create`], which is not used any more.
 pub(super) unsafe fn destroy(object: *mut Object) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let Object { context, handle } = unsafe { &*object };
+    let Object {
+        context, handle, ..
+    } = unsafe { &*object };
     // SAFETY: its context is open.
     unsafe { uctx(*context) }?.devx_obj_destroy(*handle)?;
     // SAFETY: made by `create`, and gone for the kernel and the program.
@@ -273,7 +283,9 @@ unsafe extern "C" fn mlx5dv_devx_obj_query_async(
 ) -> c_int {
     control("mlx5dv_devx_obj_query_async", || {
         // SAFETY: the caller's object.
-        let Object { context, handle } = unsafe { &*object };
+        let Object {
+            context, handle, ..
+        } = unsafe { &*object };
         // SAFETY: its context is open.
         let uctx = unsafe { uctx(*context) }?;
         // SAFETY: the caller's buffer.
@@ -410,10 +422,10 @@ unsafe extern "C" fn mlx5dv_devx_get_event(
 /// Memory that firmware commands name. The program reads the number.
 #[repr(C)]
 #[derive(Debug)]
-struct Umem {
-    number: u32,
-    context: *mut ibv_context,
-    handle: DevxUmem,
+pub(super) struct Umem {
+    pub(super) number: u32,
+    pub(super) context: *mut ibv_context,
+    pub(super) handle: DevxUmem,
 }
 
 fn register(context: *mut ibv_context, umem: &RegUmem) -> Result<*mut Umem, Errno> {

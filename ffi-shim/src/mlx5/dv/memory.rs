@@ -104,10 +104,10 @@ unsafe extern "C" fn mlx5dv_reg_dmabuf_mr(
 /// A page for virtio queues: what the program sees, and ours behind it.
 #[repr(C)]
 #[derive(Debug)]
-struct VirtioPage {
-    view: mlx5dv_var,
-    context: *mut ibv_context,
-    handle: Var,
+pub(super) struct VirtioPage {
+    pub(super) view: mlx5dv_var,
+    pub(super) context: *mut ibv_context,
+    pub(super) handle: Var,
 }
 
 #[unsafe(no_mangle)]

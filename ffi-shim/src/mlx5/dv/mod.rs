@@ -16,6 +16,7 @@ mod caps;
 pub(crate) mod change;
 pub(crate) mod device;
 mod devx;
+mod export;
 pub(crate) mod flow;
 mod lag;
 mod memory;

@@ -29,13 +29,13 @@ macro_rules! nothing {
     )*};
 }
 
-/// Functions that fill so many bytes with sizes, all of which are 0: nothing can be exported.
-macro_rules! empty {
+/// Functions that answer a descriptor.
+macro_rules! no_file {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(sizes: *mut c_void, len: usize) {
-            // SAFETY: the caller's memory, of that length.
-            unsafe { sizes.cast::<u8>().write_bytes(0, len) };
+        extern "C" fn $name() -> c_int {
+            set_errno(libc::EOPNOTSUPP);
+            -1
         }
     )*};
 }
@@ -58,9 +58,6 @@ refused! {
     mlx5dv_dek_query
     mlx5dv_devx_destroy_eq
     mlx5dv_devx_free_msi_vector
-    mlx5dv_devx_obj_export
-    mlx5dv_devx_uar_export_dmabuf_fd
-    mlx5dv_devx_umem_export
     mlx5dv_dr_action_destroy
     mlx5dv_dr_action_modify_aso
     mlx5dv_dr_action_modify_flow_meter
@@ -76,8 +73,6 @@ refused! {
     mlx5dv_dump_dr_matcher
     mlx5dv_dump_dr_rule
     mlx5dv_dump_dr_table
-    mlx5dv_var_export
-    mlx5dv_vfio_get_events_fd
     mlx5dv_vfio_process_events
 }
 
@@ -87,8 +82,6 @@ nothing! {
     mlx5dv_dek_create
     mlx5dv_devx_alloc_msi_vector
     mlx5dv_devx_create_eq
-    mlx5dv_devx_obj_import
-    mlx5dv_devx_umem_import
     mlx5dv_dr_action_create_aso
     mlx5dv_dr_action_create_default_miss
     mlx5dv_dr_action_create_dest_array
@@ -112,17 +105,14 @@ nothing! {
     mlx5dv_dr_rule_create
     mlx5dv_dr_table_create
     mlx5dv_get_vfio_device_list
-    mlx5dv_var_import
 }
 
 silent! {
-    mlx5dv_devx_obj_unimport
-    mlx5dv_devx_umem_unimport
     mlx5dv_dr_domain_allow_duplicate_rules
     mlx5dv_dr_domain_set_reclaim_device_memory
-    mlx5dv_var_unimport
 }
 
-empty! {
-    _mlx5dv_get_export_sizes
+no_file! {
+    mlx5dv_devx_uar_export_dmabuf_fd
+    mlx5dv_vfio_get_events_fd
 }

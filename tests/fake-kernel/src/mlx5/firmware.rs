@@ -25,9 +25,15 @@ mod opcode {
     pub(super) const RTS2RTS_QP: u16 = 0x505;
     pub(super) const QUERY_QP: u16 = 0x50b;
     pub(super) const CREATE_PSV: u16 = 0x600;
+    pub(super) const CREATE_QP: u16 = 0x500;
     pub(super) const QUERY_LAG: u16 = 0x842;
+    pub(super) const CREATE_TIR: u16 = 0x900;
     pub(super) const MODIFY_TIS: u16 = 0x913;
     pub(super) const QUERY_TIS: u16 = 0x915;
+    pub(super) const CREATE_FLOW_TABLE: u16 = 0x930;
+    pub(super) const CREATE_FLOW_GROUP: u16 = 0x933;
+    pub(super) const ALLOC_FLOW_COUNTER: u16 = 0x939;
+    pub(super) const ALLOC_PACKET_REFORMAT_CONTEXT: u16 = 0x93d;
     pub(super) const CREATE_GENERAL_OBJECT: u16 = 0xa00;
 }
 
@@ -81,6 +87,13 @@ const PORT: Field = (QPC + 4, 4);
 const SEND_COUNTER: Field = (QPC + 0x5a0, 16);
 /// `query_tis_out.tis_context.lag_tx_port_affinity`
 const TIS_PORT: Field = (0x84, 4);
+
+/// `create_tir_out.icm_address_63_40`, `_39_32`, `_31_0`: an address whose bytes are all different.
+const TIR_ADDRESS: [(Field, u64); 3] = [
+    ((0x08, 24), 0x01_0203),
+    ((0x40, 8), 0x04),
+    ((0x60, 32), 0x0506_0708),
+];
 
 /// What a program asked.
 fn command(call: &Call<'_>, id: u16) -> Option<(u16, Vec<u8>)> {
@@ -166,15 +179,26 @@ pub(super) fn numbers(st: &mut State, fd: RawFd, call: &Call<'_>) -> Result<(), 
     let Some((opcode, _)) = command(call, DRIVER + 1) else {
         return Ok(());
     };
-    // `general_obj_out_cmd_hdr.obj_id`, `create_psv_out.psv0_index`, `create_mkey_out.mkey_index`
+    // `general_obj_out_cmd_hdr.obj_id`, `alloc_flow_counter_out.flow_counter_id` and its like; `create_psv_out.psv0_index`;
+    // `create_mkey_out.mkey_index` and its like.
     let field = match opcode {
-        opcode::CREATE_GENERAL_OBJECT => (0x40, 32),
+        opcode::CREATE_GENERAL_OBJECT
+        | opcode::ALLOC_FLOW_COUNTER
+        | opcode::ALLOC_PACKET_REFORMAT_CONTEXT => (0x40, 32),
         opcode::CREATE_PSV => (0x88, 24),
-        opcode::CREATE_MKEY => (0x48, 24),
+        opcode::CREATE_MKEY
+        | opcode::CREATE_QP
+        | opcode::CREATE_TIR
+        | opcode::CREATE_FLOW_TABLE
+        | opcode::CREATE_FLOW_GROUP => (0x48, 24),
         _ => return Ok(()),
     };
     let number = st.device(fd)?.mlx5.next_firmware_object();
-    answer(call, DRIVER + 2, &[(field, number.into())])
+    let mut fields = vec![(field, number.into())];
+    if opcode == opcode::CREATE_TIR {
+        fields.extend(TIR_ADDRESS);
+    }
+    answer(call, DRIVER + 2, &fields)
 }
 
 /// Remembers the port of a bond that `MLX5_IB_METHOD_DEVX_OBJ_MODIFY` gives a queue pair, which is asked for later.
