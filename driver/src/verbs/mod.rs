@@ -44,9 +44,9 @@ pub use mw::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use post::PostError;
 pub use qp::{
-    Connected, Endpoint, FlowMatch, FlowRule, Mlx5Queues, Paired, Peer, QpAttributes, QueuePair,
-    QueuePairBuilder, RateLimit, RawPacket, Rc, RecvHalf, SendBatch, SendHalf, Service, Timing, Uc,
-    Ud, WorkRequest, XrcInitiator,
+    Connected, Ece, Endpoint, FlowMatch, FlowRule, Mlx5Queues, Paired, Peer, QpAttributes,
+    QueuePair, QueuePairBuilder, RateLimit, RawPacket, Rc, RecvHalf, SendBatch, SendHalf, Service,
+    Timing, Uc, Ud, WorkRequest, XrcInitiator,
 };
 pub use srq::{SharedReceiveQueue, SharedReceiveQueueAttributes};
 pub use tags::{TagHandle, TagListAttributes, TagMatchingQueue};

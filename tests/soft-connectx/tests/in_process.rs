@@ -2,7 +2,7 @@
 
 #![cfg(feature = "in-process")]
 
-use oxverbs::{Context, Rc, WcOpcode};
+use oxverbs::{Context, Ece, Rc, WcOpcode};
 use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
 
@@ -99,6 +99,48 @@ fn ports_count_packets_and_requests() {
     assert!((9_000 / 4..9_700 / 4).contains(&words), "{words} words");
     assert_eq!(more(1, "counters/port_rcv_data"), words);
     assert!(one.port_counters(2).is_err());
+}
+
+/// Both ends ask for what both have, and are told that they have it.
+#[test]
+fn ends_agree_on_options() {
+    let devices = [1, 2].map(|serial| device(LinkLayer::InfiniBand, serial));
+    let _cable = Cable::new(&devices[0], &devices[1]);
+    let contexts = open(&devices);
+    let mut ends = contexts.each_ref().map(End::new);
+    let offered = ends.each_ref().map(|end| end.qp.ece().unwrap());
+    assert_eq!(offered[0], offered[1]);
+    // one that the device has, and one that nobody has
+    let some = offered[0].options & (offered[0].options - 1);
+    assert!(some != 0 && some != offered[0].options);
+    let strange = 1 << 20;
+    assert_eq!(offered[0].options & strange, 0);
+    for end in &mut ends {
+        let vendor = 0x1234;
+        assert!(
+            end.qp
+                .set_ece(Ece {
+                    vendor,
+                    ..offered[0]
+                })
+                .is_err()
+        );
+        let options = some | strange;
+        end.qp
+            .set_ece(Ece {
+                options,
+                ..offered[0]
+            })
+            .unwrap();
+    }
+    let at = |end: &End| end.qp.endpoint(1, 0).unwrap();
+    let [a, b] = ends.each_ref().map(at);
+    ends[0].qp.connect(&a, &b, ALL).unwrap();
+    ends[1].qp.connect(&b, &a, ALL).unwrap();
+    for end in &ends {
+        assert_eq!(end.qp.ece().unwrap().options, some);
+    }
+    exchange(&mut ends, 3);
 }
 
 #[test]

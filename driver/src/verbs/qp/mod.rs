@@ -3,6 +3,7 @@
 mod attributes;
 mod build;
 mod describe;
+mod ece;
 mod flow;
 mod operation;
 mod pacing;
@@ -37,6 +38,7 @@ use crate::sys::Errno;
 
 pub use attributes::{Endpoint, Peer, QpAttributes, Timing};
 pub use build::QueuePairBuilder;
+pub use ece::Ece;
 pub use flow::{FlowMatch, FlowRule};
 pub use pacing::RateLimit;
 pub use recv::RecvHalf;

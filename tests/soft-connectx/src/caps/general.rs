@@ -104,7 +104,8 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_sctr_data_cqe(true)
         .set_block_lb_mc(true)
         .set_null_mkey(true)
-        .set_dump_fill_mkey(true);
+        .set_dump_fill_mkey(true)
+        .set_ece_support(true);
     caps.set_umem_uid_0(true).set_stat_rate_support(0xffff);
     caps.set_repeated_block_disabled(false)
         .set_umr_modify_entity_size_disabled(false);

@@ -7,7 +7,7 @@ use wqe_format::mlx5::firmware::dct::{
 use wqe_format::mlx5::firmware::eqe::DctEvents;
 
 use super::refusal::{Refusal, bad_parameter, bad_resource, bad_state, no_resources};
-use super::{Reply, done, owner};
+use super::{Reply, done, ece, owner};
 use crate::device::Device;
 use crate::events;
 use crate::resources::{Qp, QpKind, QpState, Receive};
@@ -39,7 +39,9 @@ pub(super) fn create(device: &mut Device, input: &[u8]) -> Reply {
     table.insert(number, target);
     transport::state_changed(device, number, QpState::Rst, QpState::Rtr);
     let mut output = CreateDctOut::zeroed();
-    output.set_dctn(number);
+    output
+        .set_dctn(number)
+        .set_ece(ece::accepted(context.ece()));
     Ok(output.into_inner().to_vec())
 }
 

@@ -15,6 +15,7 @@ mod cq;
 mod dct;
 mod dispatch;
 mod domains;
+mod ece;
 mod eq;
 mod flow;
 pub(crate) mod hca;

@@ -7,7 +7,7 @@ use wqe_format::mlx5::firmware::qpc::Qpc;
 use super::refusal::{
     Refusal, bad_parameter, bad_qp_state, bad_resource, bad_state, limit, no_resources,
 };
-use super::{Reply, done, owner};
+use super::{Reply, done, ece, owner};
 use crate::device::Device;
 use crate::resources::{Qp, QpKind, QpState, Receive, Ring, Send};
 use crate::transport;
@@ -44,7 +44,7 @@ pub(super) fn create(device: &mut Device, input: &[u8]) -> Reply {
         .free_number()
         .ok_or(no_resources("no queue pair is left"))?;
     let mut output = CreateQpOut::zeroed();
-    output.set_qpn(qp.number);
+    output.set_qpn(qp.number).set_ece(ece::offered(view.ece()));
     table.insert(qp.number, qp);
     Ok(output.into_inner().to_vec())
 }

@@ -5,11 +5,11 @@
 //! hw/mlx5/qp.c`), the required ones those of IBTA 11.2.5.2 table 96.
 
 use wqe_format::mlx5::firmware::bits;
-use wqe_format::mlx5::firmware::qp_modify::Rst2initQpIn;
+use wqe_format::mlx5::firmware::qp_modify::{Rst2initQpIn, Rst2initQpOut};
 
-use super::Reply;
 use super::qp::find;
 use super::refusal::{Refusal, bad_parameter, bad_qp_state};
+use super::{Reply, ece};
 use crate::device::Device;
 use crate::resources::{QpKind, QpState};
 use crate::transport;
@@ -261,7 +261,18 @@ fn modify(device: &mut Device, input: &[u8], transition: &Transition) -> Reply {
     qp.load();
     qp.state = transition.to;
     transport::state_changed(device, number, transition.from, transition.to);
-    super::done()
+    let mut output = Rst2initQpOut::zeroed();
+    if transition.takes_options() {
+        output.set_ece(ece::accepted(view.ece()));
+    }
+    Ok(output.into_inner().to_vec())
+}
+
+impl Transition {
+    /// Whether the command has options of connections: not where a queue pair recovers or goes on.
+    fn takes_options(&self) -> bool {
+        !matches!(self.from, QpState::SqEr | QpState::Sqd)
+    }
 }
 
 /// Whether a context can be in a state.

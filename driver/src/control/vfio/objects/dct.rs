@@ -71,7 +71,11 @@ impl Objects {
     }
 
     /// Changes a target; `None` if the handle is another queue pair's.
-    pub(super) fn modify_dct(&self, attr: &ModifyQp) -> Result<Option<ModifyQpResp>, Errno> {
+    pub(super) fn modify_dct(
+        &self,
+        attr: &ModifyQp,
+        options: u32,
+    ) -> Result<Option<ModifyQpResp>, Errno> {
         let Ok(target) = self.targets.get(attr.qp_handle.0) else {
             return Ok(None);
         };
@@ -95,7 +99,8 @@ impl Objects {
                 if !mask.contains(needed) {
                     return Err(Errno(libc::EINVAL));
                 }
-                let command = self.dct_command(&target, &state.attr, attr);
+                let mut command = self.dct_command(&target, &state.attr, attr);
+                { command.dct_context_entry_mut() }.set_ece(options);
                 let mut output = CreateDctOut::zeroed();
                 self.platform
                     .execute(command.as_bytes(), output.as_bytes_mut())?;
@@ -104,6 +109,7 @@ impl Objects {
                 Ok(Some(ModifyQpResp {
                     response_length: size_of::<ModifyQpResp>() as u32,
                     dctn: state.number,
+                    ece_options: output.ece(),
                     ..ModifyQpResp::default()
                 }))
             }

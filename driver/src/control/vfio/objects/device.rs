@@ -66,6 +66,9 @@ impl Objects {
             num_uars_per_page: 1,
             ..AllocUcontextResp::default()
         };
+        if caps.ece_support() {
+            answer.comp_mask |= AllocUcontextRespMask::ECE;
+        }
         if caps.dump_fill_mkey() {
             let mut input = QuerySpecialContextsIn::zeroed();
             input.set_opcode(Opcode::QUERY_SPECIAL_CONTEXTS.0);

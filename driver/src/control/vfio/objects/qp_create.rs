@@ -155,6 +155,9 @@ impl Objects {
         };
         let mut command = CreateQpIn::new(&mut bytes[..]).map_err(|_| Errno(libc::EINVAL))?;
         command.set_opcode(Opcode::CREATE_QP.0);
+        if self.caps.general.ece_support() {
+            command.set_ece(input.ece_options);
+        }
         let mut context = command.qpc_mut();
         context
             .set_st(service as u8)
@@ -255,7 +258,10 @@ impl Objects {
             handle: Qp(number),
             qp_num: number,
             cap: request.cap,
-            udata: CreateQpResp::default(),
+            udata: CreateQpResp {
+                ece_options: output.ece(),
+                ..CreateQpResp::default()
+            },
         })
     }
 

@@ -6,7 +6,7 @@ use uverbs_abi::types::{AccessFlags, QpAttrMask, QpState, QpType};
 use uverbs_abi::udata::mlx5::{ModifyQp as DriverInput, ModifyQpResp};
 use uverbs_abi::write::qp::{ExModifyQp, ModifyQp};
 use wqe_format::mlx5::firmware::Opcode;
-use wqe_format::mlx5::firmware::qp_modify::Rst2initQpIn;
+use wqe_format::mlx5::firmware::qp_modify::{Rst2initQpIn, Rst2initQpOut};
 use wqe_format::mlx5::firmware::qpc::Qpc;
 
 use super::Objects;
@@ -62,6 +62,19 @@ fn command(from: QpState, to: QpState) -> Result<Opcode, Errno> {
     })
 }
 
+/// Whether a change takes options of enhanced connection establishment, and answers which the device accepts (Linux
+/// `mlx5_core_qp_modify`). What they mean is the vendor's own.
+fn takes_ece(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::RST2INIT_QP
+            | Opcode::INIT2INIT_QP
+            | Opcode::INIT2RTR_QP
+            | Opcode::RTR2RTS_QP
+            | Opcode::RTS2RTS_QP
+    )
+}
+
 /// What a change may take beyond what it needs (`opt_mask` of the kernel's `qp.c`).
 fn allowed(from: QpState, to: QpState, service: Service) -> u32 {
     use QpState as S;
@@ -109,14 +122,15 @@ impl Objects {
     /// Changes attributes; the rate limit too, of a queue pair of raw packets where the device has packet pacing
     /// (`EOPNOTSUPP`).
     pub fn modify_qp(&self, attr: &ExModifyQp, input: &DriverInput) -> Result<ModifyQpResp, Errno> {
-        if input.ece_options != 0 {
+        let options = input.ece_options;
+        if options != 0 && !self.caps.general.ece_support() {
             return Err(Errno(libc::EOPNOTSUPP));
         }
         if let Some(answer) = self.modify_raw(attr, input)? {
             return Ok(answer);
         }
         let attr = &attr.base;
-        if let Some(answer) = self.modify_dct(attr)? {
+        if let Some(answer) = self.modify_dct(attr, options)? {
             return Ok(answer);
         }
         let qp = self.qps.get(attr.qp_handle.0)?;
@@ -148,6 +162,9 @@ impl Objects {
             .set_opcode(opcode.0)
             .set_qpn(qp.number)
             .set_opt_param_mask(meant(mask) & allowed(from, to, qp.service));
+        if takes_ece(opcode) {
+            input.set_ece(options);
+        }
         if let (Some(record), QpState::RESET) = (qp.record, from) {
             // said again, as the kernel does
             input.qpc_mut().set_dbr_addr(record);
@@ -156,9 +173,17 @@ impl Objects {
             input.qpc_mut().set_counter_set_id(self.counter_set());
         }
         let next = self.describe(&mut input.qpc_mut(), &qp, attr, *state)?;
-        self.run_bytes::<16>(input.as_bytes())?;
+        let output = self.run_bytes::<{ Rst2initQpOut::SIZE }>(input.as_bytes())?;
         *state = State { state: to, ..next };
-        Ok(ModifyQpResp::default())
+        let accepted = match (takes_ece(opcode), Rst2initQpOut::new(output)) {
+            (true, Ok(output)) => output.ece(),
+            _ => 0,
+        };
+        Ok(ModifyQpResp {
+            response_length: size_of::<ModifyQpResp>() as u32,
+            ece_options: accepted,
+            ..ModifyQpResp::default()
+        })
     }
 
     /// What the kernel refuses before it asks the device: attributes that the change does not take, and numbers

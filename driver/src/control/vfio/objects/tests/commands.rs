@@ -1,12 +1,14 @@
 //! Bytes of commands.
 
-use uverbs_abi::types::{AccessFlags, MwType};
+use uverbs_abi::types::{AccessFlags, MwType, QpAttrMask, QpState, QpType};
 use uverbs_abi::udata::mlx5 as udata;
+use uverbs_abi::write::qp::{ExModifyQp, ModifyQp};
+use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::cq::CreateCqIn;
 use wqe_format::mlx5::firmware::mkey::CreateMkeyIn;
 
 use super::{Recorder, cq, cq_by, objects, objects_of, pd};
-use crate::control::kernel::UserMr;
+use crate::control::kernel::{CreateQp, UserMr};
 use crate::sys::errno::Errno;
 
 const ALL: AccessFlags = AccessFlags(0xf);
@@ -135,4 +137,64 @@ fn formats_of_mini_entries_are_told_as_far_as_the_device_has_them() {
         assert_eq!(told.supported_format.0, formats);
         assert_eq!(told.max_num != 0, compresses.0);
     }
+}
+
+/// Options go with the commands that Linux sends them with (`mlx5_core_qp_modify`), and what the device accepts comes back.
+#[test]
+fn options_of_connections_are_the_device_s_to_accept() {
+    const ASKED: u32 = 0x1000_00ff;
+    let ask = |known: u32| {
+        let (device, objects) = objects_of(Recorder {
+            options: known,
+            ..Recorder::default()
+        });
+        let queue = cq(&objects, 0x20_0000, 63).unwrap();
+        let request = CreateQp {
+            qp_type: QpType::UD,
+            pd: pd(&objects),
+            send_cq: queue,
+            recv_cq: queue,
+            ..CreateQp::default()
+        };
+        let input = udata::CreateQp {
+            db_addr: 0x7000_0080,
+            ece_options: ASKED,
+            ..udata::CreateQp::default()
+        };
+        // SAFETY: nobody looks at the memory.
+        let made = unsafe { objects.create_qp(&request, &input) }.unwrap();
+        let told = device.last_of(Opcode::CREATE_QP)[20..24].to_vec();
+        let attr = ExModifyQp {
+            base: ModifyQp {
+                qp_handle: made.handle,
+                attr_mask: QpAttrMask::STATE
+                    | QpAttrMask::PKEY_INDEX
+                    | QpAttrMask::PORT
+                    | QpAttrMask::QKEY,
+                qp_state: QpState::INIT,
+                port_num: 1,
+                ..ModifyQp::default()
+            },
+            ..ExModifyQp::default()
+        };
+        let input = udata::ModifyQp {
+            ece_options: ASKED,
+            ..udata::ModifyQp::default()
+        };
+        let changed = objects.modify_qp(&attr, &input);
+        let changed = changed.map(|answer| {
+            let bytes = device.last_of(Opcode::RST2INIT_QP);
+            (bytes[20..24].to_vec(), answer.ece_options)
+        });
+        let attributes = objects.get_context(&Default::default()).unwrap();
+        let mask = attributes.info.udata.comp_mask;
+        let offered = mask.contains(udata::AllocUcontextRespMask::ECE);
+        (offered, told, made.udata.ece_options, changed)
+    };
+    let asked = ASKED.to_be_bytes().to_vec();
+    let known = 0x1000_0003;
+    let carried = (true, asked.clone(), known, Ok((asked, known)));
+    assert_eq!(ask(known), carried);
+    let refused = Err(Errno(libc::EOPNOTSUPP));
+    assert_eq!(ask(0), (false, vec![0; 4], 0, refused));
 }

@@ -39,6 +39,8 @@ struct Recorder {
     ethernet: bool,
     /// Whether it compresses completions of 64 bytes, and whether those may name their strides.
     compresses: (bool, bool),
+    /// The options of enhanced connection establishment that it knows.
+    options: u32,
 }
 
 /// The number of every object that nothing else was said of.
@@ -105,6 +107,7 @@ impl Recorder {
             .set_nic_flow_table(self.ethernet)
             .set_roce(self.ethernet)
             .set_qos(self.ethernet)
+            .set_ece_support(self.options != 0)
             .set_cqe_compression(self.compresses.0)
             .set_cqe_compression_max_num(64)
             .set_mini_cqe_resp_stride_index(self.compresses.1);
@@ -158,6 +161,11 @@ impl Commands for Recorder {
         // where all that make something answer its number
         let number = self.numbers.lock().unwrap().pop_front().unwrap_or(NUMBER);
         output[9..12].copy_from_slice(&number.to_be_bytes()[1..]);
+        if let (Some(asked), Some(place)) = (input.get(20..24), output.get_mut(12..16)) {
+            // where commands on queue pairs have options, and answer them
+            let asked = u32::from_be_bytes([asked[0], asked[1], asked[2], asked[3]]);
+            place.copy_from_slice(&(asked & self.options).to_be_bytes());
+        }
         Ok(())
     }
 }
