@@ -9,8 +9,8 @@ use arbitrary::Arbitrary;
 use fuzz::Guarded;
 use libfuzzer_sys::fuzz_target;
 use oxverbs::data::mlx5::{
-    Completion, CompletionQueue, CqParts, CqeVersion, QueueKind, QueueRecord, ReceiveSide,
-    RecvShared, SendShared, UserIndexTable, WorkKind, WorkRecord,
+    Completion, CompletionQueue, CqParts, CqeVersion, KeySignature, QueueKind, QueueRecord,
+    ReceiveSide, RecvShared, SendShared, SignatureKeys, UserIndexTable, WorkKind, WorkRecord,
 };
 
 const ENTRIES: u32 = 8;
@@ -96,6 +96,9 @@ fuzz_target!(|input: Input| {
     } else {
         CqeVersion::V1(table)
     };
+    let key = Arc::new(KeySignature::new(1, 2));
+    let signatures = Arc::new(SignatureKeys::default());
+    signatures.insert(1, Arc::clone(&key));
     let parts = CqParts {
         ring: ring.start(),
         entries: ENTRIES,
@@ -106,6 +109,7 @@ fuzz_target!(|input: Input| {
         version,
         clock: None,
         error_log: Arc::default(),
+        signatures,
         memory: None,
     };
     // SAFETY: memory of these sizes for this queue alone; the buffers of the elements above are writable.
@@ -127,6 +131,8 @@ fuzz_target!(|input: Input| {
         assert!(count <= completions.len());
         let taken = cq.consumer_index().wrapping_sub(before);
         assert!(taken >= count as u32 && taken <= ENTRIES + completions.len() as u32);
+        // Without a rule, no error is one that it explains.
+        assert!(!matches!(key.check(), Ok(Some(_))));
         cq.arm(false);
     }
     for memory in [&ring, &send_ring, &recv_ring, &doorbell, &uar, &buffer] {
