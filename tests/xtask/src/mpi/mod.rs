@@ -26,9 +26,6 @@ const REMOTE: &str = include_str!("remote.py");
 /// Open MPI, told to use nothing but UCX on the mlx5 device, starts a process in each guest. They play ping-pong and
 /// reduce numbers, and look at every result; then they do it again while the cable loses one frame of a hundred.
 ///
-/// Two of four runs under the official provider were right, with frames lost and without; the other two stood still after the
-/// messages of 8 bytes, for a cause that is not known. So a failure may be the device's.
-///
 /// With ours as provider, ours takes the place of libmlx5.so.1, with which UCX is linked.
 ///
 /// Exit status: 0 if every result was right, the chosen provider served both processes, and the cable carried the data.
