@@ -26,6 +26,10 @@ pub(crate) enum Event {
     Ended(String),
 }
 
+/// Milliseconds that QEMU waits for an answer of the ConnectX. It has to do what was stored to its registers before, a message
+/// of 8 MiB perhaps, and with QEMU's own 5 s a busy machine lost the device.
+const ANSWER_MS: u32 = 60_000;
+
 /// Words for the guest kernel: no mitigations and no self-tests, which emulation makes slow; faults end the guest at once.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=4 oops=panic panic=-1 reboot=t mitigations=off nokaslr \
     tsc=reliable clocksource=tsc no_timer_check random.trust_cpu=on rcupdate.rcu_expedited=1 audit=0 selinux=0 apparmor=0 \
@@ -146,6 +150,7 @@ pub(crate) fn command(
             "driver": "vfio-user-pci",
             "bus": format!("root{number}"),
             "socket": { "type": "unix", "path": socket },
+            "x-msg-timeout": ANSWER_MS,
         });
         let port = format!("pcie-root-port,id=root{number},chassis={}", number + 1);
         command.args(["-device", &port, "-device", &device.to_string()]);

@@ -59,17 +59,22 @@ impl Copies {
     }
 }
 
-/// Whether a NOP that was fetched from memory asks for a completion only in the register: the kernel finds out in this way
-/// whether its copies arrive whole (drivers/net/ethernet/mellanox/mlx5/core/wc.c).
+/// Whether a NOP in memory asks for a completion only in the register: the kernel finds out in this way whether its copies
+/// arrive whole (drivers/net/ethernet/mellanox/mlx5/core/wc.c). A copy that comes so late that another request has its place
+/// asks for nothing: it was done long ago.
 pub(crate) fn asks_only_here(copy: &[u8], memory: &[u8]) -> Option<CtrlSegment> {
     let (here, _) = CtrlSegment::read_from_prefix(copy).ok()?;
     let (there, _) = CtrlSegment::read_from_prefix(memory).ok()?;
     let asks = |ctrl: &CtrlSegment| ctrl.fm_ce_se.contains(CtrlFlags::CQ_UPDATE);
-    (here.opcode() == Opcode::NOP && asks(&here) && !asks(&there)).then_some(here)
+    let name = |ctrl: &CtrlSegment| (ctrl.opcode(), ctrl.index(), ctrl.qpn(), ctrl.ds());
+    let is_same = here.opcode() == Opcode::NOP && name(&here) == name(&there);
+    (is_same && asks(&here) && !asks(&there)).then_some(here)
 }
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::IntoBytes as _;
+
     use super::*;
 
     /// Copies to two registers whose words come in turn.
@@ -86,6 +91,23 @@ mod tests {
                 assert_eq!(rung, Rung { queue, copy });
             }
         }
+    }
+
+    /// The kernel's NOP asks in its copy; a NOP whose place another request has taken since does not.
+    #[test]
+    fn a_late_copy_asks_for_nothing() {
+        let request = |opcode, index, flags| {
+            let ctrl = CtrlSegment::new(opcode, index, 0x41, 1, flags);
+            ctrl.as_bytes().to_vec()
+        };
+        let nop = |index, flags| request(Opcode::NOP, index, flags);
+        let (asks, silent) = (CtrlFlags::CQ_UPDATE, CtrlFlags::NONE);
+        let copy = nop(5, asks);
+        assert!(asks_only_here(&copy, &nop(5, silent)).is_some());
+        assert!(asks_only_here(&copy, &nop(5, asks)).is_none());
+        assert!(asks_only_here(&copy, &nop(5 + 16, silent)).is_none());
+        assert!(asks_only_here(&copy, &request(Opcode::SEND, 5 + 16, silent)).is_none());
+        assert!(asks_only_here(&nop(5, silent), &nop(5, silent)).is_none());
     }
 
     /// Two words of 4 bytes ring once; words in the wrong order never.

@@ -11,6 +11,7 @@ mod datagram;
 mod doorbell;
 mod local;
 mod pace;
+mod posted;
 mod psn;
 mod raw;
 mod receive;

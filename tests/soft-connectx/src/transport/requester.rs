@@ -9,6 +9,7 @@ use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DatagramSegment, Opcode, SEND_WQE
 use zerocopy::FromBytes;
 
 use super::pace::Pace;
+use super::posted::Posted;
 use super::tags::Own;
 use super::work::Request;
 use super::{
@@ -79,13 +80,9 @@ pub(crate) struct Requester {
     pub(super) pace: Pace,
     /// What the device requests by itself, and the message that a request brings.
     pub(super) own: VecDeque<(Request, Option<Own>)>,
-    /// Requests fetched last, for strict checks: index and bytes. Writes to registers are posted, so a request's copy may
-    /// arrive when the request is long completed and its place in memory taken by another.
-    recent: VecDeque<(u16, Vec<u8>)>,
+    /// Requests that were fetched, for strict checks.
+    posted: Posted,
 }
-
-/// Requests that are remembered.
-const RECENT: usize = 64;
 
 impl Requester {
     /// Starts with this packet.
@@ -339,7 +336,7 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         return false;
     }
     let is_strict = device.config.strict;
-    if request.sets_reserved && is_strict {
+    if is_strict && sets_reserved(qp, counter, &request) {
         let (qpn, index) = (qpn, counter);
         checks::report(device, checks::Fault::ReservedRequestBit { qpn, index });
     }
@@ -376,9 +373,8 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
     };
     let requester = &mut qp.data.requester;
     requester.fetched = counter.wrapping_add(blocks);
-    if is_strict {
-        requester.recent.truncate(RECENT - 1);
-        (requester.recent).push_front((counter, request.bytes.clone()));
+    if let (true, Some(send)) = (is_strict, &qp.send) {
+        (requester.posted).keep(&send.ring, counter, &request.bytes);
     }
     if packets != 0 {
         requester.psn = psn::add(first, packets);
@@ -397,6 +393,19 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
     });
     complete_done(device, qpn);
     true
+}
+
+/// Whether a reserved bit is set that no known program leaves set.
+fn sets_reserved(qp: &Qp, index: u16, request: &Request) -> bool {
+    let posted = &qp.data.requester.posted;
+    let is_left_over = |at: usize| {
+        let bytes = request.bytes.get(at..at + 4).unwrap_or_default();
+        let mut rings = qp.send.iter();
+        rings.any(|send| posted.is_left_over(&send.ring, index, at, bytes))
+    };
+    let may_be = checks::allowed::may_be_left_over(request.opcode);
+    let is_set = |at| !(may_be && is_left_over(at));
+    request.sets_reserved || request.leaves.is_some_and(is_set)
 }
 
 /// Goes on with what the device requests by itself: reads as many as the peer takes at a time, and behind them, once all is
@@ -637,9 +646,8 @@ pub(super) fn copied(device: &mut Device, copy: &[u8]) {
 /// A copy is the request.
 fn check_copy(device: &Device, qp: &Qp, ctrl: &CtrlSegment, copy: &[u8], memory: &[u8]) {
     let (requester, index) = (&qp.data.requester, ctrl.index());
-    let fetched = requester.recent.iter().find(|(number, _)| *number == index);
-    let request = match fetched {
-        Some((_, bytes)) => bytes,
+    let request = match requester.posted.find(index) {
+        Some(bytes) => bytes,
         None if index.wrapping_sub(requester.fetched) < 1 << 15 => memory,
         // Too old to be known.
         None => return,

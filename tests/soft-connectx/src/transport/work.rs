@@ -2,12 +2,15 @@
 
 use wqe_format::mlx5::request::{Segment, SendRequest, Service};
 use wqe_format::mlx5::{
-    CtrlFlags, CtrlSegment, DatagramSegment, EthSegment, Opcode, TagSegment, opmod,
+    CtrlFlags, CtrlSegment, DatagramSegment, EthSegment, Opcode, TagSegment, XrcSegment, opmod,
 };
 
 use crate::device::Device;
 use crate::memory::{self, Fault, Place, Range, Right, Who};
 use crate::resources::QpKind;
+
+/// Where in a [`RaddrSegment`](wqe_format::mlx5::RaddrSegment) its reserved word is.
+const RESERVED_OF_REMOTE: usize = 12;
 
 /// A part of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub(super) struct Request {
     pub(super) data: Vec<Piece>,
     /// Whether a bit is set that must not be.
     pub(super) sets_reserved: bool,
+    /// Where in it the reserved word behind an address at the peer is that is not zero.
+    pub(super) leaves: Option<usize>,
     /// All its bytes.
     pub(super) bytes: Vec<u8>,
 }
@@ -116,6 +121,7 @@ impl Request {
             insert_vlan: None,
             data: Vec::new(),
             sets_reserved: false,
+            leaves: None,
             bytes: Vec::new(),
         }
     }
@@ -184,7 +190,13 @@ impl Request {
                     it.srqn = Some(segment.xrc_srqn.get() & 0xff_ffff);
                 }
                 Segment::Raddr(segment) => {
-                    it.sets_reserved |= segment.reserved.get() != 0;
+                    let before = match service {
+                        Service::Datagram => size_of::<DatagramSegment>(),
+                        Service::Xrc => size_of::<XrcSegment>(),
+                        Service::Connected | Service::RawEthernet => 0,
+                    };
+                    let at = size_of::<CtrlSegment>() + before + RESERVED_OF_REMOTE;
+                    it.leaves = (segment.reserved.get() != 0).then_some(at);
                     it.remote = Some((segment.raddr.get(), segment.rkey.get()));
                 }
                 Segment::Atomic(segment) => {

@@ -435,6 +435,34 @@ fn strict_sees_mistakes() {
     assert_eq!(bench.device.checks.faults(), expected);
 }
 
+/// UCX sets address and key of the peer and leaves the reserved word behind them as it finds it.
+#[test]
+fn what_an_earlier_request_left_is_no_mistake() {
+    let mut bench = Bench::pair(QpKind::Rc);
+    bench.device.config.strict = true;
+    let write = |bench: &mut Bench, reserved: u32| {
+        let mut to = remote(0x5000);
+        to.reserved.set(reserved);
+        let body = [to.as_bytes(), data(0x1000, 8).as_bytes()].concat();
+        bench.post(0x41, Opcode::RDMA_WRITE, 0, &[&body]);
+        bench.done(0x41, CqeOpcode::REQ);
+    };
+    // Where the word will be, a data segment has the end of its address.
+    for _ in 0..1 << LOG_SQ {
+        bench.post_receive(0x42, &[data(0x5000, 8)]);
+        bench.post(0x41, Opcode::SEND, 0, &[data(0x1000, 8).as_bytes()]);
+        bench.done(0x41, CqeOpcode::REQ);
+        bench.done(0x42, CqeOpcode::RESP_SEND);
+    }
+    write(&mut bench, 0x1000);
+    write(&mut bench, 0);
+    assert_eq!(bench.device.checks.faults(), []);
+    write(&mut bench, 0x1001);
+    let (qpn, index) = (0x41, (1 << LOG_SQ) + 2);
+    let expected = [crate::checks::Fault::ReservedRequestBit { qpn, index }];
+    assert_eq!(bench.device.checks.faults(), expected);
+}
+
 /// A copy may arrive when its request is completed and the place in memory has another, for writes to registers are posted; one
 /// that is not what was fetched is found all the same.
 #[test]
