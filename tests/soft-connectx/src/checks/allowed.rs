@@ -1,6 +1,5 @@
 //! What strict checks let pass, each with its source.
 
-use wqe_format::mlx5::Opcode as RequestOpcode;
 use wqe_format::mlx5::firmware::Opcode;
 
 /// Fields of commands that `mlx5_ifc.h` lacks.
@@ -52,34 +51,38 @@ pub(crate) const FIELDS: [Field; 14] = [
     field(Opcode::CREATE_DCT, 0x80 + 0x1d, 1, LIBMLX5),
 ];
 
-/// A reserved word of requests that may hold what one on an earlier turn of the ring left in its place.
+/// A reserved word of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Behind the address and the key at the peer.
+    Remote,
+    /// In the second half of a long address vector, before the MAC address.
+    Vector,
+}
+
+/// A reserved word that may hold what a request on an earlier turn of the ring left in its place.
 #[derive(Debug)]
 pub(crate) struct LeftOver {
-    /// Requests with an address at the peer, behind which it is.
-    pub(crate) opcodes: &'static [RequestOpcode],
+    pub(crate) word: Word,
     /// Who leaves it.
     pub(crate) source: &'static str,
 }
 
 /// Words that are left as they are.
-pub(crate) const LEFT_OVER: [LeftOver; 1] = [LeftOver {
-    opcodes: &[
-        RequestOpcode::RDMA_WRITE,
-        RequestOpcode::RDMA_WRITE_IMM,
-        RequestOpcode::RDMA_READ,
-        RequestOpcode::ATOMIC_CS,
-        RequestOpcode::ATOMIC_FA,
-        RequestOpcode::ATOMIC_MASKED_CS,
-        RequestOpcode::ATOMIC_MASKED_FA,
-    ],
-    source: "UCX src/uct/ib/mlx5/ib_mlx5.inl, uct_ib_mlx5_ep_set_rdma_seg: address and key are set and nothing else, where it is built without SSE 4.2, as Debian's is",
-}];
+pub(crate) const LEFT_OVER: [LeftOver; 2] = [
+    LeftOver {
+        word: Word::Remote,
+        source: "UCX src/uct/ib/mlx5/ib_mlx5.inl, uct_ib_mlx5_ep_set_rdma_seg: address and key are set and nothing else, where it is built without SSE 4.2, as Debian's is",
+    },
+    LeftOver {
+        word: Word::Vector,
+        source: "UCX src/uct/ib/mlx5/ib_mlx5.inl, uct_ib_mlx5_set_dgram_seg: the fields of the second half are set one by one",
+    },
+];
 
-/// Whether the word behind the address at the peer may be left over from another request.
-pub(crate) fn may_be_left_over(opcode: RequestOpcode) -> bool {
-    LEFT_OVER
-        .iter()
-        .any(|known| known.opcodes.contains(&opcode))
+/// Whether a word may be left over from another request.
+pub(crate) fn may_be_left_over(word: Word) -> bool {
+    LEFT_OVER.iter().any(|known| known.word == word)
 }
 
 /// How a copy in a BlueFlame register may differ from the request in memory.
@@ -114,8 +117,8 @@ mod tests {
         for Difference { source, .. } in &DIFFERENCES {
             assert!(source.contains('/'));
         }
-        for LeftOver { opcodes, source } in &LEFT_OVER {
-            assert!(!opcodes.is_empty() && source.contains('/'));
+        for LeftOver { source, .. } in &LEFT_OVER {
+            assert!(source.contains('/'));
         }
     }
 }

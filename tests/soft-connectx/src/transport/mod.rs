@@ -159,7 +159,9 @@ pub(crate) fn state_changed(device: &mut Device, qpn: u32, from: QpState, to: Qp
     };
     match to {
         QpState::Rst => {
+            let posted = qp.data.requester.posted.restarted();
             qp.data = QpData::default();
+            qp.data.requester.posted = posted;
             device.transport.active.remove(&qpn);
             return;
         }

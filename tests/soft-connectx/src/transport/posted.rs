@@ -33,6 +33,14 @@ impl Posted {
         }
     }
 
+    /// The queue pair was reset: requests are counted anew, and the ring keeps what is in it.
+    pub(super) fn restarted(&mut self) -> Self {
+        Self {
+            recent: VecDeque::new(),
+            ring: std::mem::take(&mut self.ring),
+        }
+    }
+
     /// A request, if it is one of the last.
     pub(super) fn find(&self, index: u16) -> Option<&[u8]> {
         let mut recent = self.recent.iter();

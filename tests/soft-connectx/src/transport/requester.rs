@@ -81,7 +81,7 @@ pub(crate) struct Requester {
     /// What the device requests by itself, and the message that a request brings.
     pub(super) own: VecDeque<(Request, Option<Own>)>,
     /// Requests that were fetched, for strict checks.
-    posted: Posted,
+    pub(super) posted: Posted,
 }
 
 impl Requester {
@@ -90,6 +90,7 @@ impl Requester {
         *self = Self {
             fetched: self.fetched,
             rung: self.rung,
+            posted: std::mem::take(&mut self.posted),
             psn,
             next: psn,
             una: psn,
@@ -403,9 +404,9 @@ fn sets_reserved(qp: &Qp, index: u16, request: &Request) -> bool {
         let mut rings = qp.send.iter();
         rings.any(|send| posted.is_left_over(&send.ring, index, at, bytes))
     };
-    let may_be = checks::allowed::may_be_left_over(request.opcode);
-    let is_set = |at| !(may_be && is_left_over(at));
-    request.sets_reserved || request.leaves.is_some_and(is_set)
+    let mut leaves = request.leaves.iter();
+    let may_be = checks::allowed::may_be_left_over;
+    request.sets_reserved || leaves.any(|&(word, at)| !(may_be(word) && is_left_over(at)))
 }
 
 /// Goes on with what the device requests by itself: reads as many as the peer takes at a time, and behind them, once all is

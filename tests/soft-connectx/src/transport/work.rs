@@ -5,6 +5,7 @@ use wqe_format::mlx5::{
     CtrlFlags, CtrlSegment, DatagramSegment, EthSegment, Opcode, TagSegment, XrcSegment, opmod,
 };
 
+use crate::checks::allowed::Word;
 use crate::device::Device;
 use crate::memory::{self, Fault, Place, Range, Right, Who};
 use crate::resources::QpKind;
@@ -62,8 +63,8 @@ pub(super) struct Request {
     pub(super) data: Vec<Piece>,
     /// Whether a bit is set that must not be.
     pub(super) sets_reserved: bool,
-    /// Where in it the reserved word behind an address at the peer is that is not zero.
-    pub(super) leaves: Option<usize>,
+    /// Reserved words that are not zero and may be left over, and where in it they are.
+    pub(super) leaves: Vec<(Word, usize)>,
     /// All its bytes.
     pub(super) bytes: Vec<u8>,
 }
@@ -121,7 +122,7 @@ impl Request {
             insert_vlan: None,
             data: Vec::new(),
             sets_reserved: false,
-            leaves: None,
+            leaves: Vec::new(),
             bytes: Vec::new(),
         }
     }
@@ -182,7 +183,10 @@ impl Request {
         for segment in request.segments(service) {
             match segment {
                 Segment::Datagram(segment) => {
-                    it.sets_reserved |= segment.reserved != [0; 4];
+                    if segment.reserved != [0; 4] {
+                        let at = size_of::<CtrlSegment>() + DatagramSegment::COMPACT;
+                        it.leaves.push((Word::Vector, at));
+                    }
                     it.destination = Some(segment);
                 }
                 Segment::Xrc(segment) => {
@@ -196,7 +200,9 @@ impl Request {
                         Service::Connected | Service::RawEthernet => 0,
                     };
                     let at = size_of::<CtrlSegment>() + before + RESERVED_OF_REMOTE;
-                    it.leaves = (segment.reserved.get() != 0).then_some(at);
+                    if segment.reserved.get() != 0 {
+                        it.leaves.push((Word::Remote, at));
+                    }
                     it.remote = Some((segment.raddr.get(), segment.rkey.get()));
                 }
                 Segment::Atomic(segment) => {
