@@ -91,13 +91,19 @@ fn ports_count_packets_and_requests() {
     from.done();
     let after = [&one, &other].map(|context| context.port_counters(1).unwrap());
     let more = |end: usize, name: &str| after[end][name] - before[end][name];
-    assert_eq!(more(0, "counters/port_xmit_packets"), 9);
-    assert_eq!(more(1, "counters/port_rcv_packets"), 9);
+    // On a busy machine an answer may come late, and packets are sent again.
+    let most = 1 + more(0, "hw_counters/local_ack_timeout_err");
+    let packets = more(0, "counters/port_xmit_packets");
+    assert!((9..=9 * most).contains(&packets), "{packets} packets");
+    let received = more(1, "counters/port_rcv_packets");
+    assert!((9..=packets).contains(&received), "{received} packets");
     assert_eq!(more(1, "hw_counters/rx_write_requests"), 1);
     assert_eq!(more(0, "hw_counters/rx_write_requests"), 0);
     let words = more(0, "counters/port_xmit_data");
-    assert!((9_000 / 4..9_700 / 4).contains(&words), "{words} words");
-    assert_eq!(more(1, "counters/port_rcv_data"), words);
+    let all = 9_000 / 4..9_700 / 4 * most;
+    assert!(all.contains(&words), "{words} words");
+    let words = more(1, "counters/port_rcv_data");
+    assert!(all.contains(&words), "{words} words received");
     assert!(one.port_counters(2).is_err());
 }
 
