@@ -182,10 +182,15 @@ impl Device {
         self.pci = kept;
     }
 
+    /// Tells the device the time, which never goes back.
+    pub(crate) fn tell_time(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+    }
+
     /// Tells the device the time since some fixed point, and lets it do what is due. It answers
     /// when it wants to be called next, if it waits for anything.
     pub fn tick(&mut self, now: Duration) -> Option<Duration> {
-        self.now = self.now.max(now);
+        self.tell_time(now);
         let commands = command::tick(self);
         let transport = transport::tick(self);
         let events = events::tick(self);

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_NORESIZE, VFIO_IRQ_SET_ACTION_TRIGGER,
@@ -71,6 +72,8 @@ pub(super) fn interrupts() -> Vec<IrqInfo> {
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) device: Arc<Mutex<Device>>,
+    /// From when on its time counts.
+    pub(super) start: Instant,
     pub(super) dma: Arc<Dma>,
     pub(super) events: EventDescriptors,
 }
@@ -97,7 +100,12 @@ pub(super) fn with<T>(device: &Mutex<Device>, act: impl FnOnce(&mut Device) -> T
 impl ServerBackend for Backend {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
         match region {
-            VFIO_PCI_BAR0_REGION_INDEX => lock(&self.device).bar_read(offset, data),
+            VFIO_PCI_BAR0_REGION_INDEX => {
+                let mut device = lock(&self.device);
+                // Its timer is a register, and on a busy machine its last tick is long ago.
+                device.tell_time(self.start.elapsed());
+                device.bar_read(offset, data);
+            }
             VFIO_PCI_CONFIG_REGION_INDEX => lock(&self.device).config_read(offset, data),
             _ => data.fill(0),
         }

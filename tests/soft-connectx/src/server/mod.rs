@@ -150,6 +150,7 @@ impl End {
         .map_err(|error| (served.socket.clone(), error.into()))?;
         let backend = Backend {
             device,
+            start: Instant::now(),
             dma,
             events,
         };
@@ -157,16 +158,15 @@ impl End {
     }
 
     fn serve(mut self) -> Result<(), vfio_user::Error> {
-        let ticking = Arc::clone(&self.backend.device);
+        let (ticking, start) = (Arc::clone(&self.backend.device), self.backend.start);
         // It ends with the process: nothing in it is left half done that anybody could see.
-        thread::spawn(move || tick(&ticking));
+        thread::spawn(move || tick(&ticking, start));
         self.server.run(&mut self.backend)
     }
 }
 
 /// Lets the device do what is due.
-fn tick(device: &Mutex<Device>) {
-    let start = Instant::now();
+fn tick(device: &Mutex<Device>, start: Instant) {
     loop {
         let now = start.elapsed();
         let next = with(device, |device| device.tick(now));
