@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_void};
 
 use oxverbs::ffi_core::uverbs_abi::handle::mlx5::{DevxObj, DevxUmem, Var};
-use oxverbs::ffi_core::wqe_format::mlx5::firmware::bits;
+use oxverbs::ffi_core::wqe_format::mlx5::firmware::{Opcode, bits};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::devx::{Object, Umem};
@@ -79,25 +79,24 @@ impl ObjectBlob {
             handle: handle.0,
             ..Self::default()
         };
-        let opcode = field(input, 0, 16);
+        let opcode = Opcode(field(input, 0, 16) as u16);
         // Numbers of objects stand in 24 bits behind another field, or in 32.
         let (short, long) = (field(output, 0x48, 24), field(output, 0x40, 32));
         let (kind, number) = match opcode {
-            0x500 => (kind::QP, short),
-            0x900 => {
+            Opcode::CREATE_QP => (kind::QP, short),
+            Opcode::CREATE_TIR => {
                 it.rx_icm_addr = field(output, 0x60, 32)
                     | field(output, 0x40, 8) << 32
                     | field(output, 0x08, 24) << 40;
                 (kind::TIR, short)
             }
-            0x930 => (kind::FLOW_TABLE, short),
-            0x933 => (kind::FLOW_GROUP, short),
+            Opcode::CREATE_FLOW_TABLE => (kind::FLOW_TABLE, short),
+            Opcode::CREATE_FLOW_GROUP => (kind::FLOW_GROUP, short),
             // Its number is the program's choice.
-            0x936 => (kind::FLOW_TABLE_ENTRY, field(input, 0x100, 32)),
-            0x939 => (kind::FLOW_COUNTER, long),
-            0x93d => (kind::PACKET_REFORMAT, long),
-            // CREATE_GENERAL_OBJECT
-            0xa00 => {
+            Opcode::SET_FLOW_TABLE_ENTRY => (kind::FLOW_TABLE_ENTRY, field(input, 0x100, 32)),
+            Opcode::ALLOC_FLOW_COUNTER => (kind::FLOW_COUNTER, long),
+            Opcode::ALLOC_PACKET_REFORMAT_CONTEXT => (kind::PACKET_REFORMAT, long),
+            Opcode::CREATE_GENERAL_OBJECT => {
                 it.log_range = field(input, 0x63, 5) as u8;
                 let kind = match field(input, 0x30, 16) {
                     0x0a => kind::FLOW_METER,

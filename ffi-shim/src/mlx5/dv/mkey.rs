@@ -1,7 +1,6 @@
 //! Memory keys that work requests configure.
 
 use std::ffi::c_int;
-
 use std::sync::Arc;
 
 use oxverbs::ffi_core::Errno;
