@@ -37,6 +37,7 @@ use crate::memory::Who;
 use crate::resources::{Qp, QpKind, QpState, Receive};
 use crate::wire::{Packet, Service, op};
 pub(crate) use doorbell::asks_only_here;
+use pace::Pace;
 pub(crate) use receive::SrqData;
 use requester::Requester;
 use responder::{Initiator, Place, Responder};
@@ -230,10 +231,9 @@ pub(crate) fn tick(device: &mut Device) -> Option<Duration> {
 /// A send queue is held to another rate.
 pub(crate) fn rate_changed(device: &mut Device, qpn: u32) {
     if let Some(qp) = device.resources.qps.get_mut(qpn) {
-        qp.data.requester.start_pace();
+        qp.data.requester.pace = Pace::default();
     }
-    device.transport.active.insert(qpn);
-    run(device);
+    wake(device, qpn);
 }
 
 /// A frame arrived.
@@ -342,7 +342,7 @@ fn fail(device: &mut Device, qpn: u32) {
     device.transport.active.insert(qpn);
 }
 
-/// A page has come that a queue pair waited for, or will not come.
+/// What a queue pair waited for has come, or will not: a page, or a rate.
 pub(crate) fn wake(device: &mut Device, qpn: u32) {
     device.transport.active.insert(qpn);
     run(device);

@@ -63,8 +63,8 @@ impl Flight {
 pub(crate) struct Requester {
     /// Basic blocks fetched, counted over and over.
     pub(super) fetched: u16,
-    /// How far the last doorbell since the last reset reaches. Until then the doorbell record is not looked at: it may be left over from an
-    /// earlier life (UCX resets an initiator and leaves its record, `uct_ib_mlx5_txwq_reset`).
+    /// How far the last doorbell since the last reset reaches. Until then the doorbell record is not looked at: it may be left
+    /// over from an earlier life (UCX resets an initiator and leaves its record, `uct_ib_mlx5_txwq_reset`).
     rung: Option<doorbell::Behind>,
     /// Number of the packet behind all requests in work.
     pub(super) psn: u32,
@@ -120,11 +120,6 @@ impl Requester {
     /// A datagram went out: the next one's number.
     pub(super) fn count(&mut self, psn: u32) {
         (self.psn, self.next, self.una) = (psn, psn, psn);
-    }
-
-    /// It is held to another rate from now on.
-    pub(super) fn start_pace(&mut self) {
-        self.pace = Pace::default();
     }
 
     /// Nothing is in work.
