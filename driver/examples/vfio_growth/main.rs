@@ -10,7 +10,6 @@ mod growth;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
 
 use clap::Parser;
 use growth::Watch;
@@ -73,15 +72,9 @@ impl Watch for Times {
         usage: &dyn Fn() -> DriverUsage,
         act: &mut dyn FnMut(),
     ) {
-        for _ in 0..3 {
-            act();
-        }
-        let (before, started) = (Sizes::now(usage), Instant::now());
         let count = self.count.min(most);
-        for _ in 0..count {
-            act();
-        }
-        let (after, seconds) = (Sizes::now(usage), started.elapsed().as_secs_f64());
+        let (before, after, took) = growth::repeated(3, count, || Sizes::now(usage), act);
+        let seconds = took.as_secs_f64();
         println!("{count} x {what} in {seconds:.1} s: {after:?}");
         self.kinds += 1;
         if after != before {

@@ -2,6 +2,7 @@
 //! leaves: of a device in this process (`tests/soft-connectx`), and of one of vfio-pci's (the example `vfio_growth`).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use oxverbs::control::kernel::Uctx;
 use oxverbs::control::mlx5::Mlx5Context;
@@ -37,6 +38,23 @@ pub(crate) trait Watch {
         usage: &dyn Fn() -> DriverUsage,
         act: &mut dyn FnMut(),
     );
+}
+
+/// Does something `few` times, and then `count` times: sizes before and behind those, and how long they took.
+pub(crate) fn repeated<S>(
+    few: usize,
+    count: usize,
+    sizes: impl Fn() -> S,
+    act: &mut dyn FnMut(),
+) -> (S, S, Duration) {
+    for _ in 0..few {
+        act();
+    }
+    let (before, started) = (sizes(), Instant::now());
+    for _ in 0..count {
+        act();
+    }
+    (before, sizes(), started.elapsed())
 }
 
 /// What the native API has nouns for.

@@ -62,15 +62,8 @@ impl Watch for Times {
         usage: &dyn Fn() -> DriverUsage,
         act: &mut dyn FnMut(),
     ) {
-        for _ in 0..10 {
-            act();
-        }
-        let before = self.sizes(usage);
         let count = self.count.min(most);
-        for _ in 0..count {
-            act();
-        }
-        let after = self.sizes(usage);
+        let (before, after, _) = growth::repeated(10, count, || self.sizes(usage), act);
         eprintln!("{count} x {what}: {after:?}");
         assert_eq!(after, before, "{what}");
     }
