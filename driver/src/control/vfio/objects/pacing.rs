@@ -32,6 +32,12 @@ struct Entry {
     users: u32,
 }
 
+/// Where the entry of a rate is, if some queue names it.
+fn place(entries: &[Entry], rate: Rate) -> Option<usize> {
+    let is_it = |entry: &Entry| entry.users != 0 && entry.rate == rate;
+    entries.iter().position(is_it)
+}
+
 impl Objects {
     /// What programs are told of it; `raw` is the bit of queue pairs of raw packets.
     pub(super) fn pacing_caps(&self, raw: u32) -> PacketPacingCaps {
@@ -78,8 +84,7 @@ impl Objects {
             return Ok(0);
         }
         let mut entries = (self.rates.0.lock()).unwrap_or_else(PoisonError::into_inner);
-        let same = |entry: &Entry| entry.users != 0 && entry.rate == rate;
-        let place = match entries.iter().position(same) {
+        let place = match place(&entries, rate) {
             Some(place) => place,
             None => {
                 let free = entries.iter().position(|entry| entry.users == 0);
@@ -106,8 +111,7 @@ impl Objects {
             return;
         }
         let mut entries = (self.rates.0.lock()).unwrap_or_else(PoisonError::into_inner);
-        let same = |entry: &Entry| entry.users != 0 && entry.rate == rate;
-        let Some(place) = entries.iter().position(same) else {
+        let Some(place) = place(&entries, rate) else {
             return;
         };
         entries[place].users -= 1;
