@@ -7,8 +7,8 @@ use wqe_format::mlx5::firmware::Opcode;
 use wqe_format::mlx5::firmware::cq::CreateCqIn;
 use wqe_format::mlx5::firmware::mkey::CreateMkeyIn;
 
-use super::{Recorder, cq, cq_by, objects, objects_of, pd};
-use crate::control::kernel::{CreateQp, UserMr};
+use super::{Recorder, cq, cq_by, objects, objects_of, pd, queue_pair};
+use crate::control::kernel::UserMr;
 use crate::sys::errno::Errno;
 
 const ALL: AccessFlags = AccessFlags(0xf);
@@ -149,13 +149,7 @@ fn options_of_connections_are_the_device_s_to_accept() {
             ..Recorder::default()
         });
         let queue = cq(&objects, 0x20_0000, 63).unwrap();
-        let request = CreateQp {
-            qp_type: QpType::UD,
-            pd: pd(&objects),
-            send_cq: queue,
-            recv_cq: queue,
-            ..CreateQp::default()
-        };
+        let request = queue_pair(QpType::UD, pd(&objects), queue);
         let input = udata::CreateQp {
             db_addr: 0x7000_0080,
             ece_options: ASKED,

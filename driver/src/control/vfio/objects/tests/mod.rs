@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use uverbs_abi::handle::{Cq, Pd};
+use uverbs_abi::types::QpType;
 use uverbs_abi::udata::mlx5 as udata;
 use wqe_format::mlx5::firmware::caps::CapType;
 use wqe_format::mlx5::firmware::caps::command::{QueryHcaCapIn, QueryHcaCapOut};
@@ -21,7 +22,7 @@ use wqe_format::mlx5::firmware::nic_vport::QueryNicVportContextOut;
 use wqe_format::mlx5::firmware::{Opcode, Status};
 
 use super::{DriverUsage, Identity, Mapped, Objects, Platform};
-use crate::control::kernel::CreateCq;
+use crate::control::kernel::{CreateCq, CreateQp};
 use crate::control::vfio::clock::Clock;
 use crate::control::vfio::command::{CommandError, Commands};
 use crate::control::vfio::pci::BarMapping;
@@ -232,6 +233,17 @@ fn objects_of(recorder: Recorder) -> (Arc<Recorder>, Objects) {
 
 fn pd(objects: &Objects) -> Pd {
     objects.alloc_pd().unwrap().0
+}
+
+/// A queue pair that has one completion queue.
+fn queue_pair(qp_type: QpType, pd: Pd, queue: Cq) -> CreateQp {
+    CreateQp {
+        qp_type,
+        pd,
+        send_cq: queue,
+        recv_cq: queue,
+        ..CreateQp::default()
+    }
 }
 
 /// A completion queue whose ring begins at `ring`.

@@ -9,7 +9,7 @@ use wqe_format::mlx5::firmware::pacing::SetPpRateLimitIn;
 use wqe_format::mlx5::firmware::sq::ModifySqIn;
 
 use super::super::Objects;
-use super::{Recorder, cq, objects_of, pd};
+use super::{Recorder, cq, objects_of, pd, queue_pair};
 use crate::control::kernel::CreateQp;
 use crate::sys::errno::Errno;
 
@@ -17,16 +17,12 @@ use crate::sys::errno::Errno;
 fn sender(objects: &Objects) -> Qp {
     let queue = cq(objects, 0x20_0000, 63).unwrap();
     let request = CreateQp {
-        qp_type: QpType::RAW_PACKET,
-        pd: pd(objects),
-        send_cq: queue,
-        recv_cq: queue,
         cap: QpCap {
             max_send_wr: 8,
             max_send_sge: 1,
             ..QpCap::default()
         },
-        ..CreateQp::default()
+        ..queue_pair(QpType::RAW_PACKET, pd(objects), queue)
     };
     let input = udata::CreateQp {
         sq_buf_addr: 0x30_0000,

@@ -6,8 +6,8 @@ use uverbs_abi::write::qp::{ExModifyQp, ModifyQp};
 use wqe_format::mlx5::firmware::{Opcode, Status};
 
 use super::super::Objects;
-use super::{cq, objects, pd};
-use crate::control::kernel::{CreateQp, CreateSrq, UserMr};
+use super::{cq, objects, pd, queue_pair};
+use crate::control::kernel::{CreateSrq, UserMr};
 use crate::sys::errno::Errno;
 
 fn region(objects: &Objects, access: AccessFlags) -> Result<(), Errno> {
@@ -27,13 +27,7 @@ fn what_is_in_use_stays() {
     let (device, objects) = objects();
     let domain = pd(&objects);
     let queue = cq(&objects, 0x20_0000, 63).unwrap();
-    let request = CreateQp {
-        qp_type: QpType::UD,
-        pd: domain,
-        send_cq: queue,
-        recv_cq: queue,
-        ..CreateQp::default()
-    };
+    let request = queue_pair(QpType::UD, domain, queue);
     let input = udata::CreateQp {
         buf_addr: 0x30_0000,
         db_addr: 0x7000_0080,
@@ -153,13 +147,7 @@ fn a_limit_above_the_queue() {
 fn states_and_attributes_out_of_order() {
     let (device, objects) = objects();
     let queue = cq(&objects, 0x20_0000, 63).unwrap();
-    let request = CreateQp {
-        qp_type: QpType::RC,
-        pd: pd(&objects),
-        send_cq: queue,
-        recv_cq: queue,
-        ..CreateQp::default()
-    };
+    let request = queue_pair(QpType::RC, pd(&objects), queue);
     let input = udata::CreateQp {
         db_addr: 0x7000_0080,
         ..udata::CreateQp::default()
