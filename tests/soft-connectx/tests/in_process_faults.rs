@@ -3,16 +3,18 @@
 #![cfg(feature = "in-process")]
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use oxverbs::control::vfio::command::Commands;
+use oxverbs::control::vfio::events::EventSink;
 use oxverbs::control::vfio::hca::{Hca, Options};
 use oxverbs::control::vfio::pci::Pci;
 use oxverbs::{Context, EventType, Subject, WcOpcode, WcStatus};
 use soft_connectx::in_process::{Cable, InProcess};
 use soft_connectx::{Config, LinkLayer};
-use wqe_format::mlx5::firmware::Opcode;
+use wqe_format::mlx5::firmware::{EventType as Happened, Opcode};
 
 mod ends;
 #[path = "../../../driver/tests/traffic/mod.rs"]
@@ -215,4 +217,73 @@ fn pages_are_given_while_commands_wait_for_them() {
     }
     drop((ends, context));
     assert_eq!(device.mappings(), 0);
+}
+
+/// Hears of ports, and lets the thread that tells it wait meanwhile.
+#[derive(Debug, Default)]
+struct Slow {
+    heard: Mutex<usize>,
+    changed: Condvar,
+    /// Who tells waits for it.
+    gate: Mutex<()>,
+}
+
+impl Slow {
+    fn wait_for(&self, count: usize) {
+        let heard = self.heard.lock().unwrap();
+        let waited = (self.changed)
+            .wait_timeout_while(heard, Duration::from_secs(60), |heard| *heard < count);
+        assert!(
+            !waited.unwrap().1.timed_out(),
+            "{count} events were never told"
+        );
+    }
+}
+
+impl EventSink for Slow {
+    fn completion(&self, _: u32) {}
+
+    fn event(&self, kind: Happened, _: u8, _: &[u8]) {
+        if kind == Happened::PORT_CHANGE {
+            *self.heard.lock().unwrap() += 1;
+            self.changed.notify_all();
+            drop(self.gate.lock().unwrap());
+        }
+    }
+
+    fn failed(&self) {}
+}
+
+/// While the thread that reads events gets no time, commands go on until the queue of events could overrun, and then
+/// wait for it. A queue that overran would never tell of anything again.
+#[test]
+fn commands_wait_for_who_reads_that_they_ended() {
+    let device = device(1);
+    let hca = Hca::open(device.clone(), Options::default()).unwrap();
+    let slow = Arc::new(Slow::default());
+    hca.set_sink(Arc::downgrade(&slow) as Weak<dyn EventSink>);
+    let gate = slow.gate.lock().unwrap();
+    device.with(|device| device.set_link(false));
+    slow.wait_for(1);
+    let mut input = [0; 16];
+    input[..2].copy_from_slice(&Opcode::QUERY_ADAPTER.0.to_be_bytes());
+    let ran = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // a queue of events has 4096 entries
+            for _ in 0..6000 {
+                hca.execute(&input, &mut [0; 272]).unwrap();
+                ran.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut last = usize::MAX;
+        while last != ran.load(Ordering::Relaxed) {
+            last = ran.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        assert!((500..4000).contains(&last), "{last} commands ran");
+        drop(gate);
+    });
+    device.with(|device| device.set_link(true));
+    slow.wait_for(2);
 }

@@ -99,9 +99,14 @@ impl EventQueue {
         self.number
     }
 
+    /// How many entries it has room for.
+    pub(super) fn entries(&self) -> u32 {
+        1 << self.request.log_size
+    }
+
     /// The next entry, if there is one.
     pub(super) fn take(&mut self) -> Option<[u8; ENTRY]> {
-        let size = 1 << self.request.log_size;
+        let size = self.entries();
         let at = (self.taken & (size - 1)) as usize * ENTRY;
         let lap = (self.taken >> self.request.log_size & 1) as u8;
         if self.memory.load(at + ENTRY - 1) & 1 != lap {

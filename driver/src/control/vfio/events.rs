@@ -138,6 +138,10 @@ fn run(
     stop: &OwnedFd,
 ) -> Vec<EventQueue> {
     let mut pulse = Pulse::new();
+    let entries = queues.iter().map(|(queue, _)| queue.entries()).min();
+    if let (Task::Events, Some(entries)) = (task, entries) {
+        shared.commands.start_reading(entries);
+    }
     for (queue, _) in &queues {
         queue.arm();
     }
@@ -148,21 +152,14 @@ fn run(
         fds.push(stop.as_fd());
         eventfd::wait(&fds, look);
         if eventfd::take(stop) {
+            if task == Task::Events {
+                shared.commands.end_reading();
+            }
             return queues.into_iter().map(|(queue, _)| queue).collect();
         }
-        for (queue, interrupt) in &mut queues {
-            if let Some(index) = *interrupt {
-                eventfd::take(&shared.interrupts[index]);
-            }
-            let mut some = false;
-            while let Some(entry) = queue.take() {
-                some = true;
-                handle(shared, task, &entry);
-            }
-            // Arming again what is armed is harmless; after a lost interrupt it is needed.
-            if some || interrupt.is_some() {
-                queue.arm();
-            }
+        match task {
+            Task::Events => shared.commands.reading(|| read(shared, task, &mut queues)),
+            Task::Pages => read(shared, task, &mut queues),
         }
         if task == Task::Events {
             match pulse.look(shared) {
@@ -174,6 +171,24 @@ fn run(
                 }
                 None => {}
             }
+        }
+    }
+}
+
+/// Reads queues until they are empty.
+fn read(shared: &Shared, task: Task, queues: &mut [(EventQueue, Option<usize>)]) {
+    for (queue, interrupt) in queues {
+        if let Some(index) = *interrupt {
+            eventfd::take(&shared.interrupts[index]);
+        }
+        let mut some = false;
+        while let Some(entry) = queue.take() {
+            some = true;
+            handle(shared, task, &entry);
+        }
+        // Arming again what is armed is harmless; after a lost interrupt it is needed.
+        if some || interrupt.is_some() {
+            queue.arm();
         }
     }
 }

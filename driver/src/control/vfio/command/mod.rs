@@ -8,6 +8,7 @@ mod queue;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 pub use error::{CommandCause, CommandError};
 pub use queue::CommandQueue;

@@ -10,6 +10,7 @@ use wqe_format::mlx5::firmware::{Delivery, Opcode};
 
 use super::mailbox::{Boxes, Chain, signature};
 use super::slots::{Class, Slots};
+use super::unread::Unread;
 use super::{CommandCause, CommandError, Commands};
 use crate::control::vfio::memory::{DmaMemory, Iommu};
 use crate::control::vfio::pci::Pci;
@@ -48,6 +49,7 @@ pub struct CommandQueue {
     /// Boxes of commands that never ended: the device may still write there.
     lost: Mutex<Vec<Chain>>,
     token: AtomicU8,
+    unread: Unread,
     /// Whoever waits looks again when this is signalled.
     events: Mutex<()>,
     ended: Condvar,
@@ -73,6 +75,7 @@ impl CommandQueue {
             boxes: Boxes::new(iommu.clone()),
             lost: Mutex::default(),
             token: AtomicU8::new(0),
+            unread: Unread::default(),
             events: Mutex::default(),
             ended: Condvar::new(),
             failed: AtomicBool::new(false),
@@ -90,6 +93,7 @@ impl CommandQueue {
     /// The device has failed: whoever waits is told, and so is whoever comes.
     pub(in crate::control::vfio) fn fail(&self) {
         self.failed.store(true, Ordering::Release);
+        self.unread.end();
         self.look();
     }
 
@@ -112,6 +116,24 @@ impl CommandQueue {
         self.ended.notify_all();
     }
 
+    /// This thread reads the queue of `entries` in which the device says that commands have ended.
+    pub(in crate::control::vfio) fn start_reading(&self, entries: u32) {
+        self.unread.start(entries / 4);
+    }
+
+    /// Nobody reads it any more.
+    pub(in crate::control::vfio) fn end_reading(&self) {
+        self.unread.end();
+    }
+
+    /// Reads that queue until it is empty.
+    pub(in crate::control::vfio) fn reading<T>(&self, read: impl FnOnce() -> T) -> T {
+        let before = self.unread.count();
+        let read = read();
+        self.unread.take(before);
+        read
+    }
+
     /// Runs a command that gives pages to the device or takes them back, which others may wait for.
     pub(in crate::control::vfio) fn execute_for_pages(
         &self,
@@ -130,6 +152,10 @@ impl CommandQueue {
         }
         if self.failed.load(Ordering::Acquire) {
             return Err(error(CommandCause::DeviceFailed));
+        }
+        // Those that give pages keep the others going, the reader too.
+        if class == Class::Ordinary {
+            self.unread.wait(self.time);
         }
         let slot = self
             .slots
@@ -158,6 +184,7 @@ impl CommandQueue {
         // The ownership bit is in the last byte, and is stored last.
         self.memory.write(place, &entry[..STATUS]);
         self.memory.store(place + STATUS, entry[STATUS]);
+        self.unread.add();
         let ended = match segment::ring(&*self.pci, 1 << slot) {
             Ok(()) => self.wait(place),
             Err(errno) => Err(CommandCause::Process(errno)),
