@@ -5,6 +5,7 @@ b() { /run/oxverbs/busybox "$@"; }
 
 b mount -t proc proc /proc
 b mount -t sysfs sys /sys
+b mount -t cgroup2 cgroup /sys/fs/cgroup
 b mount -t tmpfs tmp /tmp
 b mount -t tmpfs tmp /var/tmp
 b mkdir -p /dev/shm /dev/pts
@@ -51,12 +52,21 @@ uptime_cs() {
 
 run() {
     step=/share/steps/$1
+    group=/sys/fs/cgroup/step-$1
+    b mkdir "$group"
     start=$(uptime_cs)
-    b setsid /bin/sh "$step/command" </dev/null >>"$step/stdout" 2>>"$step/stderr" 3>&-
+    (
+        echo 0 >"$group/cgroup.procs"
+        exec /run/oxverbs/busybox setsid /bin/sh "$step/command"
+    ) </dev/null >>"$step/stdout" 2>>"$step/stderr" 3>&-
     status=$?
     end=$(uptime_cs)
-    # What the step left running in its group would disturb the next.
-    [ -s "$step/pid" ] && kill -KILL -- "-$(b cat "$step/pid")" 2>/dev/null
+    # What the step left running would disturb the next, in a session of its own too.
+    echo 1 >"$group/cgroup.kill"
+    for turn in 1 2 3 4 5 6 7 8 9 10; do
+        b rmdir "$group" 2>/dev/null && break
+        b usleep $((turn * 10000))
+    done
     echo "done $1 $status $((end - start))" >&3
 }
 
