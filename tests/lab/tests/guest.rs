@@ -76,7 +76,10 @@ fn steps_report_what_happened() {
 
     // What a step leaves running is gone before the next.
     guest
-        .run(Step::new("leaves a process", "sleep 987 & setsid sleep 986 &"))
+        .run(Step::new(
+            "leaves a process",
+            "sleep 987 & setsid sleep 986 &",
+        ))
         .unwrap();
     let processes = guest
         .run(Step::new("processes", "ps -e -o args="))

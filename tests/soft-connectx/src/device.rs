@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::host::{GuestMemory, Interrupts, Link};
 use crate::init_segment::{self, InitSegment};
 use crate::memic::Memic;
+use crate::memory::signature::Signatures;
 use crate::pages::Pages;
 use crate::paging::Paging;
 use crate::pci::ConfigSpace;
@@ -47,6 +48,7 @@ pub struct Device {
     pub(crate) uar: uar::Assembly,
     pub(crate) memic: Memic,
     pub(crate) paging: Paging,
+    pub(crate) signatures: Signatures,
     pub(crate) transport: transport::State,
     pub(crate) checks: checks::State,
     pub(crate) trace: Trace,
@@ -85,6 +87,7 @@ impl Device {
             uar: uar::Assembly::default(),
             memic: Memic::default(),
             paging: Paging::default(),
+            signatures: Signatures::default(),
             transport: transport::State::default(),
             checks: checks::State::default(),
             trace: Trace::default(),

@@ -31,8 +31,15 @@ pub(super) fn general(config: &Config) -> Vec<u8> {
     caps.set_device_frequency_khz(FREQUENCY_KHZ);
     let mut bytes = caps.into_inner().to_vec();
     bits::set(&mut bytes, UDP_SPORT.0, UDP_SPORT.1, ethernet.into());
+    for (offset, width) in SIGNATURES {
+        bits::set(&mut bytes, offset, width, 1);
+    }
     bytes
 }
+
+/// `sig_crc64_xp10`, `sig_crc32c`, `sig_block_4048` and `sigerr_domain_and_sig_type` of rdma-core's
+/// providers/mlx5/mlx5_ifc.h, which Linux calls reserved: kinds of signatures, and that mistakes say where they were found.
+const SIGNATURES: [(usize, usize); 4] = [(0x147, 1), (0x148, 1), (0x1f0, 1), (0x480, 1)];
 
 /// `rts2rts_qp_udp_sport` of rdma-core's providers/mlx5/mlx5_ifc.h, which Linux calls reserved: RTS2RTS_QP changes the UDP
 /// port that packets come from.
@@ -41,7 +48,9 @@ const UDP_SPORT: (usize, usize) = (0x151, 1);
 /// Clears what Linux calls reserved.
 #[cfg(test)]
 pub(super) fn forget_unnamed(bytes: &mut [u8]) {
-    bits::set(bytes, UDP_SPORT.0, UDP_SPORT.1, 0);
+    for (offset, width) in SIGNATURES.into_iter().chain([UDP_SPORT]) {
+        bits::set(bytes, offset, width, 0);
+    }
 }
 
 /// How many and how large, as logarithms.
@@ -118,6 +127,7 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_hca_cap_2(true)
         .set_general_obj_types(1 << super::RESERVED_QPN);
     caps.set_fixed_buffer_size(true).set_wq_signature(true);
+    caps.set_sho(true).set_sigerr_cqe(true);
 }
 
 /// What an Ethernet port adds.

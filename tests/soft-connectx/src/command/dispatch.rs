@@ -173,6 +173,8 @@ fn command(opcode: Opcode) -> Option<Command> {
         Opcode::DEALLOC_FLOW_COUNTER => flow::dealloc_counter,
         Opcode::QUERY_FLOW_COUNTER => flow::query_counter,
         Opcode::CREATE_DCT => dct::create,
+        Opcode::CREATE_PSV => domains::create_psv,
+        Opcode::DESTROY_PSV => domains::destroy_psv,
         Opcode::DRAIN_DCT => dct::drain,
         Opcode::DESTROY_DCT => dct::destroy,
         Opcode::QUERY_DCT => dct::query,

@@ -7,13 +7,14 @@ use wqe_format::mlx5::firmware::domain::{
     AllocPdOut, AllocTransportDomainOut, AllocXrcdOut, DeallocPdIn, DeallocTransportDomainIn,
     DeallocXrcdIn,
 };
+use wqe_format::mlx5::firmware::psv::{CreatePsvIn, CreatePsvOut, DestroyPsvIn};
 use wqe_format::mlx5::firmware::uar::{AllocUarOut, DeallocUarIn};
 
 use super::owner::{self, uid};
 use super::refusal::{bad_parameter, bad_resource, busy, no_resources};
 use super::{Reply, done};
 use crate::device::Device;
-use crate::resources::{Buffer, Pd, QpKind, TransportDomain, Uar, Uctx, Umem, Xrcd};
+use crate::resources::{Buffer, Pd, Psv, QpKind, TransportDomain, Uar, Uctx, Umem, Xrcd};
 
 /// Where `CREATE_UMEM` lists pages: `umem` lies at 0x80, its `mtt` 0x100 bits on.
 const UMEM_PAGES: usize = 0x30;
@@ -61,6 +62,7 @@ pub(super) fn dealloc_pd(device: &mut Device, input: &[u8]) -> Reply {
     let resources = &device.resources;
     let used = resources.qps.iter().any(|(_, qp)| qp.pd == number)
         || resources.srqs.iter().any(|(_, srq)| srq.pd == number)
+        || resources.psvs.iter().any(|(_, psv)| psv.pd == number)
         || resources
             .mkeys
             .iter()
@@ -69,6 +71,46 @@ pub(super) fn dealloc_pd(device: &mut Device, input: &[u8]) -> Reply {
         return Err(busy("the PD is in use"));
     }
     device.resources.pds.remove(number);
+    done()
+}
+
+/// Up to four states of signatures. Where one is not to be had, none is.
+pub(super) fn create_psv(device: &mut Device, input: &[u8]) -> Reply {
+    let view = CreatePsvIn::new(input)?;
+    let (count, pd) = (view.num_psv(), view.pd());
+    if !(1..=4).contains(&count) {
+        return Err(bad_parameter("there are one to four states"));
+    }
+    owner::pd(device, input, pd)?;
+    let mut made = Vec::new();
+    for _ in 0..count {
+        let table = &mut device.resources.psvs;
+        let Some(number) = table.free_number() else {
+            for number in made {
+                table.remove(number);
+            }
+            return Err(no_resources("no state of a signature is left"));
+        };
+        let uid = uid(input);
+        table.insert(number, Psv { uid, pd });
+        made.push(number);
+    }
+    let mut output = CreatePsvOut::zeroed();
+    let at = |index: usize| made.get(index).copied().unwrap_or(0);
+    output
+        .set_psv0_index(at(0))
+        .set_psv1_index(at(1))
+        .set_psv2_index(at(2))
+        .set_psv3_index(at(3));
+    Ok(output.into_inner().to_vec())
+}
+
+pub(super) fn destroy_psv(device: &mut Device, input: &[u8]) -> Reply {
+    let number = DestroyPsvIn::new(input)?.psvn();
+    let psv = device.resources.psvs.get(number);
+    owner::check(input, psv.map(|psv| psv.uid))?;
+    // A key whose signatures need it may still be there: libmlx5 destroys the key last.
+    device.resources.psvs.remove(number);
     done()
 }
 

@@ -2,7 +2,7 @@
 
 use wqe_format::mlx5::{
     Cqe64, CqeFormat, CqeOpcode, ErrorCqe, FlagsRqpn, HdsIpExt, HeaderTypes, OpOwn, Opcode,
-    SopDropQpn, Syndrome, tag_operation,
+    SignatureErrorCqe, SopDropQpn, Syndrome, tag_operation,
 };
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 
@@ -90,6 +90,21 @@ pub(crate) struct Strode {
     pub(crate) filler: bool,
 }
 
+/// A signature of a key's data was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    pub(crate) key: u32,
+    pub(crate) syndrome: u16,
+    /// 0 on the wire, 1 in memory.
+    pub(crate) domain: u8,
+    /// What was found behind the block ..
+    pub(crate) expected: u64,
+    /// .. and what its data say.
+    pub(crate) actual: u64,
+    /// Bytes of data before the block.
+    pub(crate) offset: u64,
+}
+
 fn success(owner: Owner, opcode: CqeOpcode, byte_count: u32, timestamp: u64) -> Cqe64 {
     Cqe64 {
         srqn_uidx: U32::new(owner.user_index & Cqe64::USER_INDEX_MASK),
@@ -111,6 +126,30 @@ fn finish(cqe: Cqe64, solicited: bool) -> Cqe {
 }
 
 impl Cqe {
+    /// A signature was wrong: no request is done by that.
+    pub(crate) fn mistaken(mistake: &Mistake) -> Cqe {
+        let halves = |value: u64| (U32::new((value >> 32) as u32), U32::new(value as u32));
+        let (expected_trans_sig, expected_ref_tag) = halves(mistake.expected);
+        let (actual_trans_sig, actual_ref_tag) = halves(mistake.actual);
+        let cqe = SignatureErrorCqe {
+            expected_trans_sig,
+            actual_trans_sig,
+            expected_ref_tag,
+            actual_ref_tag,
+            syndrome: U16::new(mistake.syndrome),
+            domain: mistake.domain,
+            mkey: U32::new(mistake.key),
+            err_offset: U64::new(mistake.offset),
+            op_own: OpOwn::of(CqeOpcode::SIG_ERR, CqeFormat::NONE, false, false),
+            ..SignatureErrorCqe::default()
+        };
+        Cqe {
+            bytes: zerocopy::transmute!(cqe),
+            data: None,
+            solicited: false,
+        }
+    }
+
     /// A send request is done; `byte_count` is what came back.
     pub(crate) fn sent(owner: Owner, opcode: Opcode, byte_count: u32, timestamp: u64) -> Cqe {
         let mut cqe = success(owner, CqeOpcode::REQ, byte_count, timestamp);

@@ -4,6 +4,7 @@
 //! it grants the access.
 
 mod klm;
+pub(crate) mod signature;
 pub(crate) mod umr;
 
 use crate::adversary::Freedom;
@@ -148,7 +149,12 @@ pub(crate) fn check(
     if is_reserved(who, range.key, right) || is_nowhere(range.key, right) {
         return Ok(());
     }
-    grant(find(resources, range.key)?, who, &range, right).map(drop)
+    let mkey = find(resources, range.key)?;
+    let range = match mkey.signed() {
+        Some(format) => signature::in_memory(&format, range),
+        None => range,
+    };
+    grant(mkey, who, &range, right).map(drop)
 }
 
 fn is_reserved(who: &Who, key: u32, right: Right) -> bool {
@@ -302,8 +308,21 @@ fn reach(device: &Device, who: &Who, range: Range, right: Right) -> Result<Piece
     found
 }
 
-/// Reads from a range into `to`, which is as long as it.
+/// Reads from a range into `to`, which is as long as it: what goes out on the wire, with the signatures that it has there.
 pub(crate) fn read(
+    device: &Device,
+    who: &Who,
+    (key, va): (u32, u64),
+    right: Right,
+    to: &mut [u8],
+) -> Result<(), Fault> {
+    match signature::format_of(&device.resources, key) {
+        Some(format) => signature::read(device, who, (key, va), (right, format), to),
+        None => read_plain(device, who, (key, va), right, to),
+    }
+}
+
+fn read_plain(
     device: &Device,
     who: &Who,
     (key, va): (u32, u64),
@@ -324,8 +343,21 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Writes `from` to a range.
+/// Writes `from` to a range: what came by the wire, with the signatures that it has there.
 pub(crate) fn write(
+    device: &Device,
+    who: &Who,
+    (key, va): (u32, u64),
+    right: Right,
+    from: &[u8],
+) -> Result<(), Fault> {
+    match signature::format_of(&device.resources, key) {
+        Some(format) => signature::write(device, who, (key, va), (right, format), from),
+        None => write_plain(device, who, (key, va), right, from),
+    }
+}
+
+fn write_plain(
     device: &Device,
     who: &Who,
     (key, va): (u32, u64),

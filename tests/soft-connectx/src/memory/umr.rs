@@ -5,6 +5,7 @@ use wqe_format::mlx5::request::{Segment, SendRequest, Service};
 use wqe_format::mlx5::{MkeyContextSegment, UmrCtrlSegment, UmrFlags};
 use zerocopy::IntoBytes;
 
+use super::signature::Format;
 use super::{Right, Who};
 use crate::device::Device;
 use crate::resources::Mkey;
@@ -37,6 +38,7 @@ const PARTS: &[(u32, usize, usize)] = &[
     (6, 0x80, 0x40),  // START_ADDR
     (7, 0x68, 0x18),  // PD
     (8, 0x67, 1),     // EN_RINVAL
+    (9, 0x65, 1),     // SIG_ERR: expected_sigerr_count
     (12, 0x61, 1),    // BSF_EN
     (13, 0x38, 8),    // KEY: mkey_7_0
     (14, 0x20, 0x18), // QPN
@@ -70,12 +72,41 @@ pub(crate) fn update(
     let key = request.ctrl().imm.get();
     check_key(device, editor, key, &ctrl)?;
     let list = list(device, editor, request, &ctrl)?;
+    let format = format(device, editor, request)?;
     let mkey = device
         .resources
         .mkeys
         .get_mut(key >> 8)
         .ok_or(Refusal::Key)?;
-    apply(mkey, &ctrl, &context, &list)
+    apply(mkey, &ctrl, &context, &list)?;
+    if format.is_some() {
+        mkey.format = format;
+    }
+    Ok(())
+}
+
+/// The format of signatures that the request brings. Their states belong to who asks.
+fn format(
+    device: &Device,
+    editor: Editor,
+    request: &SendRequest<'_>,
+) -> Result<Option<Format>, Refusal> {
+    let mut segments = request.segments(Service::Connected);
+    let found = segments.find_map(|segment| match segment {
+        Segment::Bsf(segment) => Some(segment),
+        _ => None,
+    });
+    let Some(segment) = found else {
+        return Ok(None);
+    };
+    let format = Format::of(&segment).ok_or(Refusal::Malformed)?;
+    let psvs = &device.resources.psvs;
+    let is_own = |number| psvs.get(number).is_some_and(|psv| psv.pd == editor.who.pd);
+    if format.states().all(is_own) {
+        Ok(Some(format))
+    } else {
+        Err(Refusal::Malformed)
+    }
 }
 
 fn check_key(

@@ -32,6 +32,13 @@ pub(crate) struct Pd {
     pub(crate) uid: u16,
 }
 
+/// The state of a signature's computation (`create_psv_in` in `mlx5_ifc.h`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Psv {
+    pub(crate) uid: u16,
+    pub(crate) pd: u32,
+}
+
 /// An XRC domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Xrcd {

@@ -2,6 +2,8 @@
 
 use wqe_format::mlx5::firmware::mkey::Mkc;
 
+use crate::memory::signature::Format;
+
 /// How a key translates (`mkc.access_mode_1_0` and `access_mode_4_2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessMode {
@@ -67,6 +69,12 @@ pub(crate) struct Mkey {
     pub(crate) may_miss_pages: bool,
     /// Memory windows (type 2) bound to it.
     pub(crate) windows: u32,
+    /// How its data have signatures, if `bsf_en` says that they do.
+    pub(crate) format: Option<Format>,
+    has_format: bool,
+    /// Whether an odd number of mistakes was found in signatures, and whether the owner waits for one that makes it so.
+    odd_mistakes: bool,
+    waits_for_odd: bool,
 }
 
 impl Mkey {
@@ -94,6 +102,10 @@ impl Mkey {
             translation,
             may_miss_pages: false,
             windows: 0,
+            format: None,
+            has_format: false,
+            odd_mistakes: false,
+            waits_for_odd: false,
         };
         key.load();
         key
@@ -120,5 +132,19 @@ impl Mkey {
         self.start = c.start_addr();
         self.len = c.len();
         self.log_entity = c.log_page_size();
+        self.has_format = c.bsf_en();
+        self.waits_for_odd = c.expected_sigerr_count();
+    }
+
+    /// How its data have signatures, if they do.
+    pub(crate) fn signed(&self) -> Option<Format> {
+        self.format.filter(|_| self.has_format)
+    }
+
+    /// A mistake was found: whether its owner is told, who waits for the first, or has said that he knows of those before.
+    pub(crate) fn tells_of_mistake(&mut self) -> bool {
+        let tells = self.waits_for_odd != self.odd_mistakes;
+        self.odd_mistakes ^= tells;
+        tells
     }
 }

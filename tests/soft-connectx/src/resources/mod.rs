@@ -16,7 +16,7 @@ mod table;
 
 pub(crate) use buffer::{Buffer, Ring};
 pub(crate) use cq::Cq;
-pub(crate) use domains::{Counter, Pd, ReservedQpns, TransportDomain, Uar, Uctx, Umem, Xrcd};
+pub(crate) use domains::{Counter, Pd, Psv, ReservedQpns, TransportDomain, Uar, Uctx, Umem, Xrcd};
 pub(crate) use eq::Eq;
 pub(crate) use flow::{
     Destination, Flow, FlowCounter, FlowEntry, FlowGroup, FlowTable, MATCH_LEN, Steered,
@@ -50,6 +50,7 @@ pub(crate) struct Resources {
     pub(crate) umems: Table<Umem>,
     pub(crate) reserved_qpns: Table<ReservedQpns>,
     pub(crate) pds: Table<Pd>,
+    pub(crate) psvs: Table<Psv>,
     pub(crate) xrcds: Table<Xrcd>,
     pub(crate) transport_domains: Table<TransportDomain>,
     pub(crate) counters: Table<Counter>,
@@ -81,6 +82,7 @@ impl Resources {
             umems: Table::new(1, 1 << 16),
             reserved_qpns: Table::new(0, 1023),
             pds: Table::new(1, 1 << 20),
+            psvs: Table::new(1, 1 << 16),
             xrcds: Table::new(1, 1 << 16),
             transport_domains: Table::new(1, 1 << 16),
             counters: Table::new(1, 254),

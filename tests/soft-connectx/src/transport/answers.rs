@@ -162,6 +162,7 @@ fn returned(device: &mut Device, qpn: u32, psn: u32, bytes: &[u8], is_atomic: bo
         let written = request.scatter(device, &qp.who(), offset, bytes);
         written.err().map(|_| Syndrome::LOCAL_PROT_ERR)
     };
+    super::tell_of_sends(device, qpn);
     // It is asked for again when the timer ends, as if it had been lost.
     if fault.is_some() && paging::wait(device, qpn, Side::Send) {
         return;

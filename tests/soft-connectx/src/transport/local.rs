@@ -1,6 +1,6 @@
 //! Requests that concern nobody else.
 
-use wqe_format::mlx5::request::SendRequest;
+use wqe_format::mlx5::request::{Segment, SendRequest, Service};
 use wqe_format::mlx5::{Opcode, Syndrome, opmod};
 
 use super::work::{Piece, Request};
@@ -16,6 +16,7 @@ const CHUNK: u64 = 1 << 16;
 pub(super) fn execute(device: &mut Device, qpn: u32, request: &Request) -> Result<(), Syndrome> {
     match request.opcode {
         Opcode::UMR => update(device, qpn, request),
+        Opcode::SET_PSV => set_state(device, qpn, request),
         Opcode::TAG_MATCHING => super::tags::change(device, qpn, request),
         Opcode::MMO if request.opmod == opmod::MMO_DMA => copy(device, qpn, request),
         Opcode::MMO => Err(Syndrome::LOCAL_QP_OP_ERR),
@@ -39,6 +40,22 @@ fn update(device: &mut Device, qpn: u32, request: &Request) -> Result<(), Syndro
             Refusal::Key => Syndrome::MW_BIND_ERR,
         }
     })
+}
+
+/// A state of a signature gets its first value, which the format of keys says too (`BsfSegment`).
+fn set_state(device: &mut Device, qpn: u32, request: &Request) -> Result<(), Syndrome> {
+    let wrong = Syndrome::LOCAL_QP_OP_ERR;
+    let qp = device.resources.qps.get(qpn).ok_or(wrong)?;
+    let parsed = SendRequest::new(&request.bytes).ok_or(wrong)?;
+    let mut segments = parsed.segments(Service::Connected);
+    let Some(Segment::SetPsv(segment)) = segments.next() else {
+        return Err(wrong);
+    };
+    let psv = device.resources.psvs.get(segment.psv_index.get());
+    match psv {
+        Some(psv) if psv.pd == qp.pd => Ok(()),
+        _ => Err(Syndrome::LOCAL_PROT_ERR),
+    }
 }
 
 /// Copies from the first buffer to the second.

@@ -33,7 +33,7 @@ use wqe_format::mlx5::{Opcode, Syndrome};
 use crate::completion::{self, Cqe, cqe::Owner};
 use crate::device::Device;
 use crate::events;
-use crate::memory::Who;
+use crate::memory::{Who, signature};
 use crate::resources::{Qp, QpKind, QpState, Receive};
 use crate::wire::{Packet, Service, op};
 pub(crate) use doorbell::asks_only_here;
@@ -361,6 +361,34 @@ fn complete(device: &mut Device, qpn: u32, cqn: u32, cqe: &Cqe) {
         qp.state = QpState::Err;
         events::queue(device, EventType::WQ_CATAS_ERROR, qpn, 0);
         device.transport.active.insert(qpn);
+    }
+}
+
+/// Tells a completion queue of mistakes in signatures that the last access of memory has found.
+fn tell_mistakes(device: &mut Device, qpn: u32, cqn: u32) {
+    for cqe in signature::mistakes(device) {
+        complete(device, qpn, cqn, &cqe);
+    }
+}
+
+/// The same of a queue pair's requests.
+fn tell_of_sends(device: &mut Device, qpn: u32) {
+    let send = device
+        .resources
+        .qps
+        .get(qpn)
+        .and_then(|qp| qp.send.as_ref());
+    if let Some(cqn) = send.map(|send| send.cqn) {
+        tell_mistakes(device, qpn, cqn);
+    }
+}
+
+/// The same of what its peer asks for.
+fn tell_of_answers(device: &mut Device, qpn: u32) {
+    let receive = device.resources.qps.get(qpn).map(|qp| &qp.receive);
+    if let Some(Receive::Shared { cqn, .. } | Receive::Ring { cqn, .. }) = receive {
+        let cqn = *cqn;
+        tell_mistakes(device, qpn, cqn);
     }
 }
 

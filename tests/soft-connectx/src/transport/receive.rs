@@ -11,8 +11,8 @@ use crate::checks;
 use crate::completion::cqe::{Owner, Tagged};
 use crate::device::Device;
 use crate::events;
-use crate::memory::{self, Fault, Right, Who};
-use crate::resources::{Receive, Ring, SrqKind};
+use crate::memory::{self, Fault, Range, Right, Who, signature};
+use crate::resources::{Receive, Resources, Ring, SrqKind};
 
 /// Longest receive request that is read.
 const MAX_SLOT: usize = 1 << 12;
@@ -62,7 +62,23 @@ pub(super) enum Nothing {
 }
 
 impl Taken {
-    pub(super) fn of(cqn: u32, owner: Owner, who: Who, list: Vec<(u32, u64, u64)>) -> Self {
+    /// Buffers of keys whose data have signatures on the wire are counted with those.
+    pub(super) fn of(
+        resources: &Resources,
+        cqn: u32,
+        owner: Owner,
+        who: Who,
+        mut list: Vec<(u32, u64, u64)>,
+    ) -> Self {
+        for (key, va, len) in &mut list {
+            let range = Range {
+                key: *key,
+                va: *va,
+                len: *len,
+            };
+            let range = signature::on_wire(resources, range);
+            (*va, *len) = (range.va, range.len);
+        }
         Self {
             cqn,
             owner,
@@ -214,7 +230,7 @@ pub(super) fn take(device: &mut Device, qpn: u32, xrc_srq: Option<u32>) -> Resul
                 counter: index,
                 ..owner
             };
-            let it = Taken::of(*cqn, owner, who, list(&bytes, skip));
+            let it = Taken::of(&device.resources, *cqn, owner, who, list(&bytes, skip));
             let qp = device.resources.qps.get_mut(qpn).ok_or(Nothing::Broken)?;
             qp.data.received = taken.wrapping_add(1);
             if is_linked {
@@ -279,7 +295,8 @@ fn take_shared(
         ..owner
     };
     let who = Who { pd: srq.pd, ..who };
-    let it = Taken::of(cqn, owner, who, list(&bytes, size_of::<SrqNextSegment>()));
+    let list = list(&bytes, size_of::<SrqNextSegment>());
+    let it = Taken::of(&device.resources, cqn, owner, who, list);
     let limit = srq.limit;
     let srq = device.resources.srqs.get_mut(srqn).ok_or(Nothing::Broken)?;
     srq.data.next = next;

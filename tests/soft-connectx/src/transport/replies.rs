@@ -103,8 +103,12 @@ fn answer_one(device: &mut Device, at: Place) -> bool {
             let mut payload = vec![0; len as usize];
             let from = (reth.rkey, reth.va.wrapping_add(offset));
             let who = read_domain(device, &who, reth.rkey, service);
-            if len > 0 && memory::read(device, &who, from, Right::RemoteRead, &mut payload).is_err()
-            {
+            let got = match len {
+                0 => Ok(()),
+                _ => memory::read(device, &who, from, Right::RemoteRead, &mut payload),
+            };
+            super::tell_of_answers(device, at.qpn);
+            if got.is_err() {
                 if paging::wait(device, at.qpn, Side::Answer) {
                     if let Some(me) = responder(device, at) {
                         me.replies.push_front(Reply::Read { psn, reth, sent });

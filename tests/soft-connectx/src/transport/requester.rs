@@ -210,6 +210,7 @@ fn send_next(device: &mut Device, qpn: u32) -> bool {
     let is_reliable = qp.kind != QpKind::Uc;
     let packet = sending::packet(device, qp, &requester.flight[index]);
     let (now, limits) = (device.now, qp.limits);
+    super::tell_of_sends(device, qpn);
     if packet.is_err() && paging::wait(device, qpn, Side::Send) {
         return false;
     }
@@ -302,7 +303,10 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         None => return false,
         Some(Err(syndrome)) => return dead_end(device, qpn, syndrome),
         Some(Ok(bytes)) => (
-            Request::parse(qp.kind, &bytes),
+            Request::parse(qp.kind, &bytes).map(|mut request| {
+                request.spread(&device.resources);
+                request
+            }),
             bytes.len().div_ceil(SEND_WQE_BB) as u16,
         ),
     };
@@ -361,6 +365,7 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         QpKind::RawSend => raw::send(device, qpn, &request),
         _ => Ok(()),
     };
+    super::tell_of_sends(device, qpn);
     if result.is_err() && paging::wait(device, qpn, Side::Send) {
         return false; // it is fetched again
     }

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use wqe_format::mlx5::Syndrome;
 
 use super::receive::{self, Nothing, Taken};
-use super::{complete, counting, datagram, psn, sending, tags, timestamp};
+use super::{
+    complete, counting, datagram, psn, sending, tags, tell_mistakes, tell_of_answers, timestamp,
+};
 use crate::completion::Cqe;
 use crate::completion::cqe::{Received, Source};
 use crate::device::Device;
@@ -349,7 +351,9 @@ fn send(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal>
         && op::ends(op)
         && taken.met.is_none()
         && fits_cqe(device, at, packet.payload.len());
-    if !in_cqe && taken.scatter(device, from, payload).is_err() {
+    let scattered = in_cqe || taken.scatter(device, from, payload).is_ok();
+    tell_mistakes(device, at.qpn, taken.cqn);
+    if !scattered {
         if paging::wait(device, at.qpn, Side::Answer) {
             // The packet comes again, and finds what the ones before it left.
             if let Some(me) = responder(device, at) {
@@ -512,6 +516,7 @@ fn write(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal
     if here > 0 {
         let to = (key, va.wrapping_add(len - left));
         let written = memory::write(device, &who, to, Right::RemoteWrite, &packet.payload);
+        tell_of_answers(device, at.qpn);
         if written.is_err() {
             let refusal = denied(device, at);
             if let Some(me) = responder(device, at) {

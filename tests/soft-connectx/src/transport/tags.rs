@@ -254,7 +254,7 @@ pub(super) fn take(
         0 => Vec::new(),
         _ => vec![(entry.buffer.0, entry.buffer.1, room)],
     };
-    let mut taken = Taken::of(cqn, owner, who, list);
+    let mut taken = Taken::of(&device.resources, cqn, owner, who, list);
     taken.tagged = Some(Tagged {
         operation,
         index: entry.index,

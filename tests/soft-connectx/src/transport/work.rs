@@ -7,8 +7,8 @@ use wqe_format::mlx5::{
 
 use crate::checks::allowed::Word;
 use crate::device::Device;
-use crate::memory::{self, Fault, Place, Range, Right, Who};
-use crate::resources::QpKind;
+use crate::memory::{self, Fault, Place, Range, Right, Who, signature};
+use crate::resources::{QpKind, Resources};
 
 /// Where in a [`RaddrSegment`](wqe_format::mlx5::RaddrSegment) its reserved word is.
 const RESERVED_OF_REMOTE: usize = 12;
@@ -85,7 +85,11 @@ fn is_offered(kind: QpKind, opcode: Opcode) -> bool {
                 || is_atomic
                 || matches!(
                     opcode,
-                    Opcode::SEND_INVAL | Opcode::RDMA_READ | Opcode::UMR | Opcode::MMO
+                    Opcode::SEND_INVAL
+                        | Opcode::RDMA_READ
+                        | Opcode::UMR
+                        | Opcode::SET_PSV
+                        | Opcode::MMO
                 )
                 || kind == QpKind::Rc && opcode == Opcode::TAG_MATCHING
         }
@@ -101,7 +105,7 @@ fn is_offered(kind: QpKind, opcode: Opcode) -> bool {
 fn is_local(opcode: Opcode) -> bool {
     matches!(
         opcode,
-        Opcode::NOP | Opcode::UMR | Opcode::MMO | Opcode::TAG_MATCHING
+        Opcode::NOP | Opcode::UMR | Opcode::SET_PSV | Opcode::MMO | Opcode::TAG_MATCHING
     )
 }
 
@@ -172,7 +176,7 @@ impl Request {
             ..Request::own(opcode)
         };
         // A key's change is taken apart where it is done.
-        if opcode == Opcode::UMR {
+        if matches!(opcode, Opcode::UMR | Opcode::SET_PSV) {
             return Some(it);
         }
         let masked = |width| Operands {
@@ -309,6 +313,21 @@ impl Request {
     /// Whether something comes back.
     pub(super) fn is_read(&self) -> bool {
         self.opcode == Opcode::RDMA_READ || self.is_atomic()
+    }
+
+    /// Counts its data as they are on the wire, where those of some keys have signatures.
+    pub(super) fn spread(&mut self, resources: &Resources) {
+        for piece in &mut self.data {
+            if let Piece::Memory { key, va, len } = piece {
+                let range = Range {
+                    key: *key,
+                    va: *va,
+                    len: *len,
+                };
+                let range = signature::on_wire(resources, range);
+                (*va, *len) = (range.va, range.len);
+            }
+        }
     }
 
     /// Bytes of its data.

@@ -1,0 +1,347 @@
+//! Keys whose data have signatures, in memory or on the wire: what goes out through them, and what comes in.
+//!
+//! Addresses of such a key count bytes of data, without signatures (mlx5dv_wr_mkey_configure(3)). The data path counts what
+//! it sends, so whatever it is told is turned into places of the wire first ([`on_wire`]). Blocks are counted from the
+//! key's first byte: each transfer begins with the first tags again.
+
+mod format;
+mod kind;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use self::format::{Domain, gathered, spread};
+use super::{Fault, Range, Right, Who};
+use crate::completion::cqe::{Cqe, Mistake};
+use crate::device::Device;
+use crate::resources::{Mkey, Resources};
+pub(crate) use format::Format;
+
+/// What is known of data on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Signatures {
+    /// By key: bytes of a signature whose rest comes with the next packet, and which block it is of.
+    begun: RefCell<BTreeMap<u32, (u64, Vec<u8>)>>,
+    /// What was wrong, and is not told yet.
+    found: RefCell<Vec<Mistake>>,
+}
+
+/// Which of a key's two sides (`domain` of `struct mlx5_sigerr_cqe`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Wire = 0,
+    Memory = 1,
+}
+
+/// The format of a key, if its data have one.
+pub(super) fn format_of(resources: &Resources, key: u32) -> Option<Format> {
+    super::find(resources, key).ok()?.signed()
+}
+
+/// Where a range of a key's data is on the wire, and how long.
+pub(crate) fn on_wire(resources: &Resources, range: Range) -> Range {
+    let Some(format) = format_of(resources, range.key) else {
+        return range;
+    };
+    let start = spread(range.va, format.wire.as_ref());
+    let end = spread(range.va.saturating_add(range.len), format.wire.as_ref());
+    Range {
+        va: start,
+        len: end - start,
+        ..range
+    }
+}
+
+/// The bytes of the key that a range of the wire stands for.
+pub(super) fn in_memory(format: &Format, range: Range) -> Range {
+    let place = |on_wire: u64| {
+        let data = gathered(on_wire, format.wire.as_ref());
+        spread(data, format.memory.as_ref())
+    };
+    let start = place(range.va);
+    Range {
+        va: start,
+        len: place(range.va.saturating_add(range.len)) - start,
+        ..range
+    }
+}
+
+/// Parts of a range on a side: of data, by their place among the data, or of a block's signature.
+enum Part {
+    Data { at: u64, len: u64 },
+    Signature { block: u64, from: usize, len: usize },
+}
+
+fn parts(domain: Option<&Domain>, start: u64, len: u64) -> impl Iterator<Item = Part> + use<> {
+    let domain = domain.copied();
+    let (mut at, end) = (start, start.saturating_add(len));
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let left = end - at;
+        let Some(it) = domain else {
+            let part = Part::Data { at, len: left };
+            at = end;
+            return Some(part);
+        };
+        let (block, inside) = (at / it.whole(), at % it.whole());
+        if inside < it.block {
+            let len = left.min(it.block - inside);
+            at += len;
+            let at = block * it.block + inside;
+            return Some(Part::Data { at, len });
+        }
+        let len = left.min(it.whole() - inside);
+        at += len;
+        Some(Part::Signature {
+            block,
+            from: (inside - it.block) as usize,
+            len: len as usize,
+        })
+    })
+}
+
+/// A key with a format, in use.
+struct Key<'a> {
+    device: &'a Device,
+    who: &'a Who,
+    key: u32,
+    right: Right,
+    format: Format,
+}
+
+impl Key<'_> {
+    fn memory(&self, place: u64, to: &mut [u8]) -> Result<(), Fault> {
+        super::read_plain(self.device, self.who, (self.key, place), self.right, to)
+    }
+
+    /// The data of a block of a side, and its signature in memory, if it is there that blocks have one.
+    fn block(&self, number: u64, domain: &Domain) -> Result<Vec<u8>, Fault> {
+        let mut data = vec![0; domain.block as usize];
+        self.data(number * domain.block, &mut data)?;
+        Ok(data)
+    }
+
+    /// Data as memory has them, without a look at signatures.
+    fn data(&self, at: u64, to: &mut [u8]) -> Result<(), Fault> {
+        let memory = self.format.memory.as_ref();
+        let mut rest = to;
+        let (mut at, end) = (at, at + rest.len() as u64);
+        while at < end {
+            let len = memory.map_or(end - at, |it| (end - at).min(it.block - at % it.block));
+            let (part, after) = rest.split_at_mut(len as usize);
+            self.memory(spread(at, memory), part)?;
+            rest = after;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// The signature that memory has of a block.
+    fn stored(&self, number: u64, domain: &Domain) -> Result<[u8; 8], Fault> {
+        let mut stored = [0; 8];
+        let len = domain.kind.len();
+        self.memory(number * domain.whole() + domain.block, &mut stored[..len])?;
+        Ok(stored)
+    }
+
+    /// Looks at a signature.
+    fn check(&self, side: Side, number: u64, domain: &Domain, found: [u8; 8]) -> Result<(), Fault> {
+        let computed = domain.kind.of(number, &self.block(number, domain)?);
+        if let Some(syndrome) = domain.kind.compare(computed, found, self.format.check) {
+            let mistake = Mistake {
+                key: self.key,
+                syndrome,
+                domain: side as u8,
+                expected: u64::from_be_bytes(found),
+                actual: u64::from_be_bytes(computed),
+                offset: number * domain.block,
+            };
+            self.device.signatures.found.borrow_mut().push(mistake);
+        }
+        Ok(())
+    }
+
+    /// The signature that a side gets: made anew, or partly that of the other side.
+    fn made(&self, number: u64, domain: &Domain, other: Option<[u8; 8]>) -> Result<[u8; 8], Fault> {
+        let mut made = domain.kind.of(number, &self.block(number, domain)?);
+        if let Some(other) = other {
+            for (at, (to, from)) in made.iter_mut().zip(other).enumerate() {
+                if self.format.copy << at & 0x80 != 0 {
+                    *to = from;
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Data on their way out: what memory has of signatures is checked where they pass.
+    fn take(&self, at: u64, to: &mut [u8]) -> Result<(), Fault> {
+        self.data(at, to)?;
+        if let Some(domain) = &self.format.memory {
+            let (first, end) = (at / domain.block, (at + to.len() as u64) / domain.block);
+            for number in first..end {
+                self.check(Side::Memory, number, domain, self.stored(number, domain)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, va: u64, to: &mut [u8]) -> Result<(), Fault> {
+        let wire = self.format.wire.as_ref();
+        let mut rest = to;
+        for part in parts(wire, va, rest.len() as u64) {
+            match (part, wire) {
+                (Part::Signature { block, from, len }, Some(domain)) => {
+                    let other = match &self.format.memory {
+                        Some(memory) if self.format.passes_on() => {
+                            Some(self.stored(block, memory)?)
+                        }
+                        _ => None,
+                    };
+                    let made = self.made(block, domain, other)?;
+                    let (now, after) = rest.split_at_mut(len);
+                    now.copy_from_slice(made.get(from..from + len).ok_or(Fault::Bounds)?);
+                    rest = after;
+                }
+                (Part::Data { at, len }, _) => {
+                    let (now, after) = rest.split_at_mut(len as usize);
+                    self.take(at, now)?;
+                    rest = after;
+                }
+                (Part::Signature { .. }, None) => return Err(Fault::Translation),
+            }
+        }
+        Ok(())
+    }
+
+    /// Data on their way in; memory gets its signatures, but for those that wait for the wire's.
+    fn put(&self, at: u64, from: &[u8]) -> Result<(), Fault> {
+        let memory = self.format.memory.as_ref();
+        let mut rest = from;
+        let (mut at, end) = (at, at + rest.len() as u64);
+        while at < end {
+            let len = memory.map_or(end - at, |it| (end - at).min(it.block - at % it.block));
+            let (part, after) = rest.split_at(len as usize);
+            self.store(spread(at, memory), part)?;
+            rest = after;
+            at += len;
+            if let Some(domain) = memory
+                && at % domain.block == 0
+                && !self.format.passes_on()
+            {
+                self.sign(at / domain.block - 1, domain, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, place: u64, from: &[u8]) -> Result<(), Fault> {
+        super::write_plain(self.device, self.who, (self.key, place), self.right, from)
+    }
+
+    fn sign(&self, number: u64, domain: &Domain, other: Option<[u8; 8]>) -> Result<(), Fault> {
+        let made = self.made(number, domain, other)?;
+        let place = number * domain.whole() + domain.block;
+        self.store(place, &made[..domain.kind.len()])
+    }
+
+    fn write(&self, va: u64, from: &[u8]) -> Result<(), Fault> {
+        let wire = self.format.wire.as_ref();
+        let mut rest = from;
+        for part in parts(wire, va, rest.len() as u64) {
+            match (part, wire) {
+                (Part::Signature { block, from, len }, Some(domain)) => {
+                    let (now, after) = rest.split_at(len);
+                    if let Some(found) = self.collected(block, from, now, domain.kind.len()) {
+                        self.check(Side::Wire, block, domain, found)?;
+                        if let (Some(memory), true) = (&self.format.memory, self.format.passes_on())
+                        {
+                            self.sign(block, memory, Some(found))?;
+                        }
+                    }
+                    rest = after;
+                }
+                (Part::Data { at, len }, _) => {
+                    let (now, after) = rest.split_at(len as usize);
+                    self.put(at, now)?;
+                    rest = after;
+                }
+                (Part::Signature { .. }, None) => return Err(Fault::Translation),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a block's signature from `from` on: the whole, once it is there.
+    fn collected(&self, block: u64, from: usize, bytes: &[u8], whole: usize) -> Option<[u8; 8]> {
+        let mut begun = self.device.signatures.begun.borrow_mut();
+        let mut so_far = match begun.remove(&self.key) {
+            Some((of, so_far)) if of == block && so_far.len() >= from => so_far,
+            _ => Vec::new(),
+        };
+        so_far.truncate(from);
+        if so_far.len() < from {
+            return None;
+        }
+        so_far.extend(bytes);
+        if so_far.len() < whole {
+            begun.insert(self.key, (block, so_far));
+            return None;
+        }
+        let mut found = [0; 8];
+        found[..whole].copy_from_slice(&so_far[..whole]);
+        Some(found)
+    }
+}
+
+/// Reads a range of the wire through a key with this format.
+pub(super) fn read(
+    device: &Device,
+    who: &Who,
+    (key, va): (u32, u64),
+    (right, format): (Right, Format),
+    to: &mut [u8],
+) -> Result<(), Fault> {
+    let key = Key {
+        device,
+        who,
+        key,
+        right,
+        format,
+    };
+    key.read(va, to)
+}
+
+/// Writes a range of the wire through a key with this format.
+pub(super) fn write(
+    device: &Device,
+    who: &Who,
+    (key, va): (u32, u64),
+    (right, format): (Right, Format),
+    from: &[u8],
+) -> Result<(), Fault> {
+    let key = Key {
+        device,
+        who,
+        key,
+        right,
+        format,
+    };
+    key.write(va, from)
+}
+
+/// What was wrong with signatures, as entries for the completion queue of who used their keys. A key tells of one mistake, and
+/// of the next after its owner has said that he knows of that one.
+pub(crate) fn mistakes(device: &mut Device) -> Vec<Cqe> {
+    let found = device.signatures.found.take();
+    let mut told = Vec::new();
+    for mistake in found {
+        let mkey = device.resources.mkeys.get_mut(mistake.key >> 8);
+        if mkey.is_some_and(Mkey::tells_of_mistake) {
+            told.push(Cqe::mistaken(&mistake));
+        }
+    }
+    told
+}
