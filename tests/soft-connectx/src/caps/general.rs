@@ -127,7 +127,9 @@ fn operations<B: AsMut<[u8]>>(caps: &mut CmdHcaCap<B>) {
     caps.set_hca_cap_2(true)
         .set_general_obj_types(1 << super::RESERVED_QPN);
     caps.set_fixed_buffer_size(true).set_wq_signature(true);
-    caps.set_sho(true).set_sigerr_cqe(true);
+    caps.set_sho(true)
+        .set_sigerr_cqe(true)
+        .set_drain_sigerr(true);
 }
 
 /// What an Ethernet port adds.

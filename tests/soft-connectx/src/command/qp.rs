@@ -178,10 +178,11 @@ pub(super) fn query(device: &mut Device, input: &[u8]) -> Reply {
     let mut context = output.qpc_mut();
     context.as_bytes_mut().copy_from_slice(&qp.context);
     context.set_state(qp.state as u8);
-    if let Some((next, unacknowledged)) = transport::sent(qp) {
+    if let Some(sent) = transport::sent(qp) {
         context
-            .set_next_send_psn(next)
-            .set_last_acked_psn(unacknowledged.wrapping_sub(1) & 0xff_ffff);
+            .set_next_send_psn(sent.next)
+            .set_last_acked_psn(sent.unacknowledged.wrapping_sub(1) & 0xff_ffff)
+            .set_hw_sq_wqebb_counter(sent.blocks);
     }
     if let Some((next, done)) = transport::received(qp) {
         context.set_next_rcv_psn(next).set_rmsn(done);

@@ -28,6 +28,7 @@ const PARTITION: Field = (PRIMARY + 0x10, 0x10);
 const PORT: Field = (PRIMARY + 0x128, 8);
 const ACK_TIMEOUT: Field = (PRIMARY + 0x40, 5);
 const LAG: Field = (0x4, 4);
+const DRAIN_MISTAKES: Field = (0x25, 1);
 const MIGRATION: Field = (0x13, 2);
 const ACK_FREQUENCY: Field = (0x380, 4);
 const REQUESTER_DEPTH: Field = (0x388, 3);
@@ -59,8 +60,9 @@ const PATH: [Field; 8] = [
 ];
 const REMOTE_MAC: Field = (PRIMARY + 0x130, 0x30);
 
-/// Bits of `opt_param_mask` (`MLX5_QP_OPTPAR_*` of the kernel's `qp.h`) and their fields.
-const OPTIONAL: [(u32, &[Field]); 20] = [
+/// Bits of `opt_param_mask` (`MLX5_QP_OPTPAR_*` of the kernel's `qp.h`; 11 is rdma-core's
+/// `MLX5_QPC_OPT_MASK_INIT2INIT_DRAIN_SIGERR`) and their fields.
+const OPTIONAL: [(u32, &[Field]); 21] = [
     (
         1 << 0,
         &[
@@ -82,6 +84,7 @@ const OPTIONAL: [(u32, &[Field]); 20] = [
     (1 << 8, &[REQUESTER_DEPTH]),
     (1 << 9, &[RESPONDER_DEPTH]),
     (1 << 10, &[MIGRATION]),
+    (1 << 11, &[DRAIN_MISTAKES]),
     (1 << 12, &[RETRIES]),
     (1 << 13, &[RNR_RETRIES]),
     (1 << 14, &[ACK_TIMEOUT]),

@@ -202,6 +202,8 @@ pub(crate) struct Qp {
     pub(crate) counter: u8,
     /// May use the reserved local key (`rlky`).
     pub(crate) reserved_lkey: bool,
+    /// It stops sending where a signature is wrong (`drain_sigerr`).
+    pub(crate) drains_mistakes: bool,
     /// May register memory by UMR (`fre`).
     pub(crate) fast_register: bool,
     pub(crate) signature: bool,
@@ -250,6 +252,7 @@ impl Qp {
             deth_sqpn: 0,
             counter: 0,
             reserved_lkey: false,
+            drains_mistakes: false,
             fast_register: false,
             signature: false,
             scatter_request: 0,
@@ -304,6 +307,7 @@ impl Qp {
             return;
         };
         self.signature = c.wq_signature();
+        self.drains_mistakes = c.drain_sigerr();
         self.blocks_own_multicast = c.block_lb_mc();
         self.pd = c.pd();
         self.mtu = match c.mtu() {

@@ -174,10 +174,8 @@ pub(crate) fn state_changed(device: &mut Device, qpn: u32, from: QpState, to: Qp
             device.transport.lives = life.wrapping_add(1);
             qp.data.requester.start(qp.next_send_psn, life);
         }
-        QpState::Sqd if qp.data.requester.is_idle() => {
-            events::queue(device, EventType::SQ_DRAINED, qpn, 0);
-        }
-        QpState::Sqd | QpState::SqEr => {}
+        QpState::Sqd => drained_if_idle(device, qpn),
+        QpState::SqEr => {}
         QpState::Err => {
             if from != QpState::Err {
                 fail(device, qpn);
@@ -188,14 +186,29 @@ pub(crate) fn state_changed(device: &mut Device, qpn: u32, from: QpState, to: Qp
     run(device);
 }
 
-/// Numbers of the next packet that a queue pair sends and of the oldest one without an answer, once it sends.
-pub(crate) fn sent(qp: &Qp) -> Option<(u32, u32)> {
+/// What a queue pair that sends has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// The number of the next packet.
+    pub(crate) next: u32,
+    /// The number of the oldest one without an answer.
+    pub(crate) unacknowledged: u32,
+    /// Basic blocks of its ring that were fetched, counted over and over.
+    pub(crate) blocks: u16,
+}
+
+/// Once it sends.
+pub(crate) fn sent(qp: &Qp) -> Option<Sent> {
     let requester = &qp.data.requester;
     let sends = matches!(
         qp.state,
         QpState::Rts | QpState::Sqd | QpState::SqEr | QpState::Err
     );
-    sends.then_some((requester.next, requester.una))
+    sends.then_some(Sent {
+        next: requester.next,
+        unacknowledged: requester.una,
+        blocks: requester.fetched(),
+    })
 }
 
 /// Number of the packet that a queue pair expects, and messages done, once it receives.
@@ -368,6 +381,21 @@ fn complete(device: &mut Device, qpn: u32, cqn: u32, cqe: &Cqe) {
 fn tell_mistakes(device: &mut Device, qpn: u32, cqn: u32) {
     for cqe in signature::mistakes(device) {
         complete(device, qpn, cqn, &cqe);
+        if let Some(qp) = device.resources.qps.get_mut(qpn)
+            && qp.drains_mistakes
+            && qp.state == QpState::Rts
+        {
+            qp.state = QpState::Sqd;
+            drained_if_idle(device, qpn);
+        }
+    }
+}
+
+/// A queue pair that is to stop sending has.
+fn drained_if_idle(device: &mut Device, qpn: u32) {
+    let qp = device.resources.qps.get(qpn);
+    if qp.is_some_and(|qp| qp.data.requester.is_idle()) {
+        events::queue(device, EventType::SQ_DRAINED, qpn, 0);
     }
 }
 

@@ -122,6 +122,11 @@ impl Requester {
         (self.psn, self.next, self.una) = (psn, psn, psn);
     }
 
+    /// Basic blocks of the ring that were fetched.
+    pub(super) fn fetched(&self) -> u16 {
+        self.fetched
+    }
+
     /// Nothing is in work.
     pub(super) fn is_idle(&self) -> bool {
         self.flight.is_empty()
@@ -322,7 +327,9 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
     }
     let reads = requester.reads();
     // Modes from 2 on wait for reads (`MLX5_FENCE_MODE_*`); 1 is for keys, whose changes are done at once here.
-    let is_fenced = request.flags.fence_mode() >= 2 && reads != 0;
+    let fence = request.flags.fence_mode() >= 2;
+    // What a mistake in signatures is to stop waits for all that may have one.
+    let is_fenced = fence && (reads != 0 || qp.drains_mistakes && !requester.is_idle());
     if is_fenced || request.is_read() && reads >= 1 << qp.limits.log_sra_max.min(7) {
         return false;
     }
