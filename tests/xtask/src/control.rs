@@ -56,6 +56,9 @@ struct Seed {
     passed: usize,
     #[allow(dead_code, reason = "for the reader of the file")]
     takes_away: String,
+    /// Tests that use what is taken away without asking for it.
+    #[serde(default)]
+    may_fail: Vec<MayFail>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,7 +82,9 @@ impl Required {
         if let Some(seed) = seed {
             let known = required.adversary.remove(&seed.to_string());
             // Of a seed that was not tried before nobody knows what it takes away; that nothing fails counts.
-            required.passed = known.unwrap_or_default().passed;
+            let known = known.unwrap_or_default();
+            required.passed = known.passed;
+            required.may_fail.extend(known.may_fail);
         }
         Ok(required)
     }

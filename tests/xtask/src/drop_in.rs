@@ -377,8 +377,9 @@ Our shared object has every name and version node of rdma-core 44, 56 and 65, so
 loads with it. What is not implemented answers `EOPNOTSUPP` (or a null pointer with that errno): software steering (`dr_*`),
 cryptography, the official entry points of VFIO among it. Programs are those of Debian that import the name.
 
-Keys with signatures (`MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE`, `mlx5dv_wr_set_mkey_sig_block`, `mlx5dv_mkey_check`): no
-device of the tests executes them. `cargo xtask drop-in` compares every rule's work requests, the firmware's commands, and what
+Keys with signatures (`MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE`, `mlx5dv_wr_set_mkey_sig_block`, `mlx5dv_mkey_check`):
+the software ConnectX makes and checks them, under Debian's libmlx5 and under ours (rdma-core's `test_mlx5_mkey`); how a card
+writes CRCs is unproven. `cargo xtask drop-in` compares every rule's work requests, the firmware's commands, and what
 is made of errors in the completion queue with Debian's libmlx5.
 
 | name | node | since | answer | programs |

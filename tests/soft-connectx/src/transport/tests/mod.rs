@@ -6,6 +6,7 @@ mod faults;
 mod links;
 mod noise;
 mod paging;
+mod signatures;
 mod tags;
 
 use std::sync::Arc;
