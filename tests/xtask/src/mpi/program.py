@@ -1,9 +1,10 @@
 """Passes messages between two processes that MPI started, and looks at what arrives.
 
-Usage: program.py [LARGEST]
+Usage: program.py [LARGEST [--one-sided]]
 
-A ping-pong of several sizes, up to LARGEST bytes, and reductions over all processes whose results are known beforehand. The
-first process prints a JSON line for each, and each process one that names the provider's libraries that it has mapped.
+A ping-pong of several sizes, up to LARGEST bytes, reductions over all processes whose results are known beforehand, and if
+asked for, writes to and reads of another process' memory. The first process prints a JSON line for each, and each process one
+that names the provider's libraries that it has mapped. The exit status is 1 if something was not right.
 """
 
 import json
@@ -19,7 +20,11 @@ rank, size = world.rank, world.size
 largest = int(sys.argv[1]) if len(sys.argv) > 1 else 1 << 20
 
 
+results = []
+
+
 def say(**told):
+    results.append(told.get("right", True))
     print(json.dumps(told), flush=True)
 
 
@@ -72,6 +77,41 @@ def all_reduce(count, turns):
         say(test="all-reduce", bytes=8 * count, turns=turns, right=right, seconds=round(seconds, 3))
 
 
+def one_sided(length, turns):
+    """Each writes what the other can foretell into its memory, reads it again, and counts there."""
+    window = MPI.Win.Allocate(length + 8, 1, comm=world)
+    memory = window.tomemory()
+    other = 1 - rank
+    right = True
+    world.Barrier()
+    start = time.perf_counter()
+    for turn in range(turns):
+        window.Fence()
+        memory[length:] = bytes(8)
+        window.Fence()
+        mine = pattern(length, turn, rank)
+        window.Put([mine, MPI.BYTE], other, 0)
+        window.Fence()
+        right &= bytes(memory[:length]) == pattern(length, turn, other)
+        read = bytearray(length)
+        window.Get([read, MPI.BYTE], other, 0)
+        window.Fence(MPI.MODE_NOSUCCEED)
+        right &= read == mine
+        one, before = array("q", [rank + 3]), array("q", [-1])
+        window.Lock(other)
+        window.Fetch_and_op([one, MPI.INT64_T], [before, MPI.INT64_T], other, length, op=MPI.SUM)
+        window.Unlock(other)
+        world.Barrier()
+        counted = int.from_bytes(bytes(memory[length:]), sys.byteorder)
+        right &= before[0] == 0 and counted == other + 3
+        world.Barrier()
+    seconds = time.perf_counter() - start
+    window.Free()
+    right = world.allreduce(bool(right), MPI.LAND)
+    if rank == 0:
+        say(test="one-sided", bytes=length, turns=turns, right=right, seconds=round(seconds, 3))
+
+
 def providers():
     with open("/proc/self/maps") as maps:
         files = {os.path.basename(line.split()[-1]) for line in maps}
@@ -85,3 +125,8 @@ for length, turns in [(0, 50), (8, 100), (1000, 50), (8192, 30), (65537, 10), (1
 for count, turns in [(1, 30), (1000, 10), (50_000, 2)]:
     if 8 * count <= largest:
         all_reduce(count, turns)
+if "--one-sided" in sys.argv[2:]:
+    for length, turns in [(8, 20), (4096, 10), (65536, 3)]:
+        if length <= largest:
+            one_sided(length, turns)
+sys.exit(0 if all(results) else 1)
