@@ -316,8 +316,8 @@ pub(crate) fn read(
     right: Right,
     to: &mut [u8],
 ) -> Result<(), Fault> {
-    match signature::format_of(&device.resources, key) {
-        Some(format) => signature::read(device, who, (key, va), (right, format), to),
+    match signature::Key::signed(device, who, key, right) {
+        Some(signed) => signed.read(va, to),
         None => read_plain(device, who, (key, va), right, to),
     }
 }
@@ -351,8 +351,8 @@ pub(crate) fn write(
     right: Right,
     from: &[u8],
 ) -> Result<(), Fault> {
-    match signature::format_of(&device.resources, key) {
-        Some(format) => signature::write(device, who, (key, va), (right, format), from),
+    match signature::Key::signed(device, who, key, right) {
+        Some(signed) => signed.write(va, from),
         None => write_plain(device, who, (key, va), right, from),
     }
 }

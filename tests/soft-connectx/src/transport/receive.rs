@@ -11,7 +11,7 @@ use crate::checks;
 use crate::completion::cqe::{Owner, Tagged};
 use crate::device::Device;
 use crate::events;
-use crate::memory::{self, Fault, Range, Right, Who, signature};
+use crate::memory::{self, Fault, Right, Who, signature};
 use crate::resources::{Receive, Resources, Ring, SrqKind};
 
 /// Longest receive request that is read.
@@ -71,13 +71,7 @@ impl Taken {
         mut list: Vec<(u32, u64, u64)>,
     ) -> Self {
         for (key, va, len) in &mut list {
-            let range = Range {
-                key: *key,
-                va: *va,
-                len: *len,
-            };
-            let range = signature::on_wire(resources, range);
-            (*va, *len) = (range.va, range.len);
+            signature::on_wire(resources, *key, va, len);
         }
         Self {
             cqn,

@@ -319,13 +319,7 @@ impl Request {
     pub(super) fn spread(&mut self, resources: &Resources) {
         for piece in &mut self.data {
             if let Piece::Memory { key, va, len } = piece {
-                let range = Range {
-                    key: *key,
-                    va: *va,
-                    len: *len,
-                };
-                let range = signature::on_wire(resources, range);
-                (*va, *len) = (range.va, range.len);
+                signature::on_wire(resources, *key, va, len);
             }
         }
     }

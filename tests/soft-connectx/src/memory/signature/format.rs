@@ -59,6 +59,11 @@ impl Domain {
         Some(Domain { block, kind })
     }
 
+    /// Where the signature of a block is.
+    pub(super) fn signature(&self, number: u64) -> u64 {
+        (number.saturating_mul(self.whole())).saturating_add(self.block)
+    }
+
     /// Bytes of a block and its signature.
     pub(super) fn whole(&self) -> u64 {
         self.block + self.kind.len() as u64
@@ -124,9 +129,11 @@ impl Format {
     }
 }
 
-/// Where a byte of the data is on a side with such signatures.
+/// Where a byte of the data is on a side with such signatures; the last address, where there is none.
 pub(super) fn spread(data: u64, domain: Option<&Domain>) -> u64 {
-    domain.map_or(data, |it| data + data / it.block * (it.whole() - it.block))
+    domain.map_or(data, |it| {
+        data.saturating_add(data / it.block * (it.whole() - it.block))
+    })
 }
 
 /// Bytes of data in front of a place on a side with such signatures.

@@ -34,21 +34,23 @@ enum Side {
 }
 
 /// The format of a key, if its data have one.
-pub(super) fn format_of(resources: &Resources, key: u32) -> Option<Format> {
+fn format_of(resources: &Resources, key: u32) -> Option<Format> {
     super::find(resources, key).ok()?.signed()
 }
 
-/// Where a range of a key's data is on the wire, and how long.
-pub(crate) fn on_wire(resources: &Resources, range: Range) -> Range {
-    let Some(format) = format_of(resources, range.key) else {
-        return range;
+/// Says where a range of a key's data is on the wire, and how long it is there. What ends where there are no addresses stays
+/// as it is: it is out of the key's bounds in any case.
+pub(crate) fn on_wire(resources: &Resources, key: u32, va: &mut u64, len: &mut u64) {
+    let Some(format) = format_of(resources, key) else {
+        return;
     };
-    let start = spread(range.va, format.wire.as_ref());
-    let end = spread(range.va.saturating_add(range.len), format.wire.as_ref());
-    Range {
-        va: start,
-        len: end - start,
-        ..range
+    let place = |data: u64| {
+        let place = spread(data, format.wire.as_ref());
+        (place < u64::MAX).then_some(place)
+    };
+    let end = va.checked_add(*len).and_then(place);
+    if let (Some(start), Some(end)) = (place(*va), end) {
+        (*va, *len) = (start, end - start);
     }
 }
 
@@ -72,10 +74,15 @@ enum Part {
     Signature { block: u64, from: usize, len: usize },
 }
 
-fn parts(domain: Option<&Domain>, start: u64, len: u64) -> impl Iterator<Item = Part> + use<> {
+fn parts(
+    domain: Option<&Domain>,
+    start: u64,
+    len: usize,
+) -> Result<impl Iterator<Item = Part> + use<>, Fault> {
     let domain = domain.copied();
-    let (mut at, end) = (start, start.saturating_add(len));
-    std::iter::from_fn(move || {
+    let mut at = start;
+    let end = start.checked_add(len as u64).ok_or(Fault::Bounds)?;
+    Ok(std::iter::from_fn(move || {
         if at >= end {
             return None;
         }
@@ -99,11 +106,11 @@ fn parts(domain: Option<&Domain>, start: u64, len: u64) -> impl Iterator<Item = 
             from: (inside - it.block) as usize,
             len: len as usize,
         })
-    })
+    }))
 }
 
 /// A key with a format, in use.
-struct Key<'a> {
+pub(super) struct Key<'a> {
     device: &'a Device,
     who: &'a Who,
     key: u32,
@@ -111,7 +118,19 @@ struct Key<'a> {
     format: Format,
 }
 
-impl Key<'_> {
+impl<'a> Key<'a> {
+    /// If its data have signatures.
+    pub(super) fn signed(device: &'a Device, who: &'a Who, key: u32, right: Right) -> Option<Self> {
+        let format = format_of(&device.resources, key)?;
+        Some(Self {
+            device,
+            who,
+            key,
+            right,
+            format,
+        })
+    }
+
     fn memory(&self, place: u64, to: &mut [u8]) -> Result<(), Fault> {
         super::read_plain(self.device, self.who, (self.key, place), self.right, to)
     }
@@ -142,7 +161,7 @@ impl Key<'_> {
     fn stored(&self, number: u64, domain: &Domain) -> Result<[u8; 8], Fault> {
         let mut stored = [0; 8];
         let len = domain.kind.len();
-        self.memory(number * domain.whole() + domain.block, &mut stored[..len])?;
+        self.memory(domain.signature(number), &mut stored[..len])?;
         Ok(stored)
     }
 
@@ -188,10 +207,11 @@ impl Key<'_> {
         Ok(())
     }
 
-    fn read(&self, va: u64, to: &mut [u8]) -> Result<(), Fault> {
+    /// Reads a range of the wire.
+    pub(super) fn read(&self, va: u64, to: &mut [u8]) -> Result<(), Fault> {
         let wire = self.format.wire.as_ref();
         let mut rest = to;
-        for part in parts(wire, va, rest.len() as u64) {
+        for part in parts(wire, va, rest.len())? {
             match (part, wire) {
                 (Part::Signature { block, from, len }, Some(domain)) => {
                     let other = match &self.format.memory {
@@ -243,14 +263,14 @@ impl Key<'_> {
 
     fn sign(&self, number: u64, domain: &Domain, other: Option<[u8; 8]>) -> Result<(), Fault> {
         let made = self.made(number, domain, other)?;
-        let place = number * domain.whole() + domain.block;
-        self.store(place, &made[..domain.kind.len()])
+        self.store(domain.signature(number), &made[..domain.kind.len()])
     }
 
-    fn write(&self, va: u64, from: &[u8]) -> Result<(), Fault> {
+    /// Writes a range of the wire.
+    pub(super) fn write(&self, va: u64, from: &[u8]) -> Result<(), Fault> {
         let wire = self.format.wire.as_ref();
         let mut rest = from;
-        for part in parts(wire, va, rest.len() as u64) {
+        for part in parts(wire, va, rest.len())? {
             match (part, wire) {
                 (Part::Signature { block, from, len }, Some(domain)) => {
                     let (now, after) = rest.split_at(len);
@@ -294,42 +314,6 @@ impl Key<'_> {
         found[..whole].copy_from_slice(&so_far[..whole]);
         Some(found)
     }
-}
-
-/// Reads a range of the wire through a key with this format.
-pub(super) fn read(
-    device: &Device,
-    who: &Who,
-    (key, va): (u32, u64),
-    (right, format): (Right, Format),
-    to: &mut [u8],
-) -> Result<(), Fault> {
-    let key = Key {
-        device,
-        who,
-        key,
-        right,
-        format,
-    };
-    key.read(va, to)
-}
-
-/// Writes a range of the wire through a key with this format.
-pub(super) fn write(
-    device: &Device,
-    who: &Who,
-    (key, va): (u32, u64),
-    (right, format): (Right, Format),
-    from: &[u8],
-) -> Result<(), Fault> {
-    let key = Key {
-        device,
-        who,
-        key,
-        right,
-        format,
-    };
-    key.write(va, from)
 }
 
 /// What was wrong with signatures, as entries for the completion queue of who used their keys. A key tells of one mistake, and

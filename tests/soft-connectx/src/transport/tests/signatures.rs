@@ -341,6 +341,36 @@ fn a_mistake_stops_the_queue_that_asks_for_it() {
     exchanged(&mut bench);
 }
 
+/// Addresses at the end of what numbers can say are outside of every key.
+#[test]
+fn the_last_addresses_are_out_of_bounds() {
+    for (memory, wire) in [(Some(DIF), None), (None, Some(DIF)), (Some(DIF), Some(DIF))] {
+        for va in [
+            u64::MAX,
+            u64::MAX - 512,
+            u64::MAX / 520 * 512,
+            u64::MAX - 4096,
+        ] {
+            let mut bench = Bench::pair(QpKind::Rc);
+            sign(&mut bench, 0x41, (SENT, HERE, 520), &rule(memory, wire));
+            let body = with_key(SENT, va, 1024);
+            bench.post(0x41, Opcode::SEND, 0, &[body.as_bytes()]);
+            bench.failed(0x41, Syndrome::LOCAL_PROT_ERR);
+            let mut bench = Bench::pair(QpKind::Rc);
+            sign(&mut bench, 0x42, (GOT, THERE, 520), &rule(memory, wire));
+            let to = RaddrSegment::new(va, GOT << 8);
+            let body = data(0x5000, 1040);
+            bench.post(
+                0x41,
+                Opcode::RDMA_WRITE,
+                0,
+                &[to.as_bytes(), body.as_bytes()],
+            );
+            bench.failed(0x41, Syndrome::REMOTE_ACCESS_ERR);
+        }
+    }
+}
+
 /// Formats and states that are not there are refused.
 #[test]
 fn what_makes_no_sense_is_refused() {
