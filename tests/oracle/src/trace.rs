@@ -55,6 +55,28 @@ pub struct Trace {
     pub lines: Vec<usize>,
 }
 
+/// Adds to a list while it has room: the handler interrupts an allocator at any point, and must not allocate.
+fn kept<T>(list: &mut Vec<T>, it: T) {
+    if list.len() < list.capacity() {
+        list.push(it);
+    }
+}
+
+impl Trace {
+    fn happened(&mut self, event: Event) {
+        kept(&mut self.events, event);
+    }
+}
+
+/// What says which registers and memory an instruction uses, with room for those that use most: `vzeroall` and `fxsave`.
+fn information() -> InstructionInfoFactory {
+    let mut info = InstructionInfoFactory::new();
+    for code in [&[0xc5, 0xfc, 0x77][..], &[0x48, 0x0f, 0xae, 0x04, 0x24]] {
+        let _ = info.info(&Decoder::new(64, code, DecoderOptions::NONE).decode());
+    }
+    info
+}
+
 /// What the handler works on. Only one thread traces, and only between [`start`] and [`stop`] of the same thread.
 struct State {
     ranges: Vec<Range>,
@@ -162,7 +184,7 @@ impl State {
             return;
         }
         if kind == FENCE {
-            self.trace.events.push(match instruction.code() {
+            self.trace.happened(match instruction.code() {
                 Code::Sfence => Event::StoreFence,
                 Code::Lfence => Event::LoadFence,
                 _ => Event::FullFence,
@@ -170,7 +192,7 @@ impl State {
             return;
         }
         if instruction.has_lock_prefix() {
-            self.trace.events.push(Event::FullFence);
+            self.trace.happened(Event::FullFence);
         }
         let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
         let State {
@@ -203,7 +225,7 @@ impl State {
             if *watches_lines && memory.access() != OpAccess::NoMemAccess {
                 let line = address & !63;
                 if !trace.lines.contains(&line) {
-                    trace.lines.push(line);
+                    kept(&mut trace.lines, line);
                 }
             }
             if !writes {
@@ -213,7 +235,7 @@ impl State {
                 .iter()
                 .position(|range| (range.start..range.start + range.len).contains(&address));
             if let Some(range) = hit {
-                trace.events.push(Event::Store {
+                trace.happened(Event::Store {
                     range,
                     offset: address - ranges[range].start,
                     width,
@@ -279,7 +301,7 @@ fn stop() {
 ///
 /// # Panics
 ///
-/// If the handler cannot be installed.
+/// If the handler cannot be installed, or the call does more than is kept (2^16 events, 2^12 lines).
 pub fn run(ranges: &[Range], watches_lines: bool, call: &mut dyn FnMut()) -> Trace {
     let empty = once(&[], false, &mut || {});
     let mut trace = once(ranges, watches_lines, call);
@@ -309,11 +331,10 @@ fn once(ranges: &[Range], watches_lines: bool, call: &mut dyn FnMut()) -> Trace 
         trace: Trace {
             instructions: 0,
             system_calls: 0,
-            // So that the handler, which interrupts an allocator at any point, does not allocate.
             events: Vec::with_capacity(1 << 16),
             lines: Vec::with_capacity(1 << 12),
         },
-        info: InstructionInfoFactory::new(),
+        info: information(),
         cache: vec![None; CACHE],
     }));
     // SAFETY: this thread is the only one that traces.
@@ -325,12 +346,19 @@ fn once(ranges: &[Range], watches_lines: bool, call: &mut dyn FnMut()) -> Trace 
     unsafe { STATE = ptr::null_mut() };
     // SAFETY: from `Box::into_raw` above.
     let state = unsafe { Box::from_raw(state) };
-    state.trace
+    let trace = state.trace;
+    assert!(
+        trace.events.len() < trace.events.capacity() && trace.lines.len() < trace.lines.capacity(),
+        "a trace is too long to be kept"
+    );
+    trace
 }
 
 #[cfg(test)]
 mod tests {
     use std::arch::asm;
+
+    use iced_x86::{Decoder, DecoderOptions};
 
     use super::{Event, Range, run};
 
@@ -376,6 +404,16 @@ mod tests {
         );
         assert_eq!(memory[8], 7);
         assert!(trace.lines.contains(&(range.start & !63)));
+    }
+
+    /// What uses most registers is known before the handler meets it.
+    #[test]
+    fn the_handler_has_room_for_every_register() {
+        let mut info = super::information();
+        let code = [0xc5, 0xf8, 0x77]; // vzeroupper
+        let instruction = Decoder::new(64, &code, DecoderOptions::NONE).decode();
+        let used = info.info(&instruction).used_registers().len();
+        assert!(used > 10, "iced's room for a start");
     }
 
     #[test]
