@@ -301,7 +301,7 @@ fn stop() {
 ///
 /// # Panics
 ///
-/// If the handler cannot be installed, or the call does more than is kept (2^16 events, 2^12 lines).
+/// If the handler cannot be installed, or the call does more than is kept (2^16 events, as many lines).
 pub fn run(ranges: &[Range], watches_lines: bool, call: &mut dyn FnMut()) -> Trace {
     let empty = once(&[], false, &mut || {});
     let mut trace = once(ranges, watches_lines, call);
@@ -332,7 +332,7 @@ fn once(ranges: &[Range], watches_lines: bool, call: &mut dyn FnMut()) -> Trace 
             instructions: 0,
             system_calls: 0,
             events: Vec::with_capacity(1 << 16),
-            lines: Vec::with_capacity(1 << 12),
+            lines: Vec::with_capacity(1 << 16),
         },
         info: information(),
         cache: vec![None; CACHE],
