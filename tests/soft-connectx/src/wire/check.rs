@@ -33,3 +33,21 @@ pub(super) fn variant(bytes: &[u8]) -> u16 {
         sum >> 8 ^ TABLE[usize::from(sum as u8 ^ byte)]
     })
 }
+
+/// The ones' complement sum of bytes (RFC 1071), not yet folded.
+pub(crate) fn add(bytes: &[u8], start: u64) -> u64 {
+    let pairs = bytes.chunks(2).map(|pair| match *pair {
+        [a, b] => u16::from_be_bytes([a, b]),
+        [a] => u16::from_be_bytes([a, 0]),
+        _ => 0,
+    });
+    pairs.fold(start, |sum, pair| sum + u64::from(pair))
+}
+
+/// Such a sum in 16 bits.
+pub(crate) fn fold(mut sum: u64) -> u16 {
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}

@@ -4,7 +4,7 @@
 //! On Ethernet there are the frame's and IP's headers instead, and no VCRC (the frame's own check is left to the link).
 
 mod bth;
-mod check;
+pub(crate) mod check;
 mod route;
 
 pub use bth::{Aeth, Answer, AtomicEth, Bth, Dceth, Deth, Extended, NakCode, Reth, Service, op};

@@ -1,7 +1,7 @@
 //! Where a packet goes: local and global route headers of InfiniBand, Ethernet and IP headers of RoCE.
 
-use super::Malformed;
 use super::bth::{take, word};
+use super::{Malformed, check};
 
 /// Ethernet type of RoCE v1 (IBTA annex 16).
 const ETHERTYPE_ROCE: u16 = 0x8915;
@@ -296,12 +296,7 @@ fn ip4(
     header[9] = UDP;
     header[12..16].copy_from_slice(&from);
     header[16..].copy_from_slice(&dest);
-    let sum: u32 = header
-        .chunks_exact(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    let sum = !check::fold(check::add(&header, 0));
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     to.extend(header);
     header[1] = 0xff;

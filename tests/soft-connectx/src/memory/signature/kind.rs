@@ -6,6 +6,8 @@
 
 use crc::{CRC_16_T10_DIF, CRC_32_ISCSI, CRC_32_ISO_HDLC, CRC_64_NVME, Crc};
 
+use crate::wire::check;
+
 static T10: Crc<u16> = Crc::<u16>::new(&CRC_16_T10_DIF);
 static ISO: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 static CASTAGNOLI: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
@@ -62,7 +64,7 @@ impl Kind {
             Kind::Dif(dif) => {
                 let start = start(dif.ones) as u16;
                 let guard = if dif.is_sum {
-                    sum(block, start)
+                    !check::fold(check::add(block, start.into()))
                 } else {
                     let mut digest = T10.digest_with_initial(start);
                     digest.update(block);
@@ -117,19 +119,6 @@ impl Kind {
     }
 }
 
-/// The check sum of IP (RFC 1071) that begins with a number.
-fn sum(block: &[u8], start: u16) -> u16 {
-    let pairs = block.chunks(2).map(|pair| {
-        let second = pair.get(1).copied().unwrap_or(0);
-        u64::from(u16::from_be_bytes([pair[0], second]))
-    });
-    let mut sum: u64 = u64::from(start) + pairs.sum::<u64>();
-    while sum >> 16 != 0 {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,7 +147,11 @@ mod tests {
         assert_eq!(zeros[..4], [0x8a, 0x91, 0x36, 0xaa]);
         // RFC 1071 3: the sum of these is ddf2.
         let words = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(sum(&words, 0), !0xddf2);
+        let summed = Kind::Dif(Dif {
+            is_sum: true,
+            ..DIF
+        });
+        assert_eq!(summed.of(0, &words)[..2], (!0xddf2_u16).to_be_bytes());
     }
 
     #[test]

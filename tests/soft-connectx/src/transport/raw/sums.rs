@@ -1,23 +1,7 @@
 //! Check sums of IP, TCP and UDP (RFC 1071): made when frames are sent, looked at when they come.
 
 use super::headers::{Headers, Ip, TCP, UDP};
-
-/// The ones' complement sum of bytes, not yet folded.
-fn add(bytes: &[u8], start: u64) -> u64 {
-    let pairs = bytes.chunks(2).map(|pair| match *pair {
-        [a, b] => u16::from_be_bytes([a, b]),
-        [a] => u16::from_be_bytes([a, 0]),
-        _ => 0,
-    });
-    pairs.fold(start, |sum, pair| sum + u64::from(pair))
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum >> 16 != 0 {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
+use crate::wire::check::{add, fold};
 
 /// The sum over all bytes of an IP packet, as completions carry it.
 pub(super) fn packet(frame: &[u8], headers: &Headers) -> u16 {
