@@ -377,9 +377,24 @@ fn complete(device: &mut Device, qpn: u32, cqn: u32, cqe: &Cqe) {
     }
 }
 
-/// Tells a completion queue of mistakes in signatures that the last access of memory has found.
-fn tell_mistakes(device: &mut Device, qpn: u32, cqn: u32) {
-    for cqe in signature::mistakes(device) {
+/// A queue pair that is to stop sending has.
+fn drained_if_idle(device: &mut Device, qpn: u32) {
+    let qp = device.resources.qps.get(qpn);
+    if qp.is_some_and(|qp| qp.data.requester.is_idle()) {
+        events::queue(device, EventType::SQ_DRAINED, qpn, 0);
+    }
+}
+
+/// Tells a completion queue of the mistakes in signatures that the last access of memory has found, if it has.
+fn tell_mistakes(device: &mut Device, qpn: u32, cqn: impl FnOnce(&Qp) -> Option<u32>) {
+    let mistakes = signature::mistakes(device);
+    if mistakes.is_empty() {
+        return;
+    }
+    let Some(cqn) = device.resources.qps.get(qpn).and_then(cqn) else {
+        return;
+    };
+    for cqe in mistakes {
         complete(device, qpn, cqn, &cqe);
         if let Some(qp) = device.resources.qps.get_mut(qpn)
             && qp.drains_mistakes
@@ -391,33 +406,17 @@ fn tell_mistakes(device: &mut Device, qpn: u32, cqn: u32) {
     }
 }
 
-/// A queue pair that is to stop sending has.
-fn drained_if_idle(device: &mut Device, qpn: u32) {
-    let qp = device.resources.qps.get(qpn);
-    if qp.is_some_and(|qp| qp.data.requester.is_idle()) {
-        events::queue(device, EventType::SQ_DRAINED, qpn, 0);
-    }
-}
-
-/// The same of a queue pair's requests.
+/// The same, where a queue pair's requests have found them.
 fn tell_of_sends(device: &mut Device, qpn: u32) {
-    let send = device
-        .resources
-        .qps
-        .get(qpn)
-        .and_then(|qp| qp.send.as_ref());
-    if let Some(cqn) = send.map(|send| send.cqn) {
-        tell_mistakes(device, qpn, cqn);
-    }
+    tell_mistakes(device, qpn, |qp| qp.send.as_ref().map(|send| send.cqn));
 }
 
-/// The same of what its peer asks for.
+/// The same, where what its peer asks for has.
 fn tell_of_answers(device: &mut Device, qpn: u32) {
-    let receive = device.resources.qps.get(qpn).map(|qp| &qp.receive);
-    if let Some(Receive::Shared { cqn, .. } | Receive::Ring { cqn, .. }) = receive {
-        let cqn = *cqn;
-        tell_mistakes(device, qpn, cqn);
-    }
+    tell_mistakes(device, qpn, |qp| match qp.receive {
+        Receive::Shared { cqn, .. } | Receive::Ring { cqn, .. } => Some(cqn),
+        Receive::None => None,
+    });
 }
 
 /// The device's clock as completions carry it: 156.25 MHz, as `device_frequency_khz` says.

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use wqe_format::mlx5::firmware::EventType;
 use wqe_format::mlx5::{CtrlFlags, CtrlSegment, DatagramSegment, Opcode, SEND_WQE_BB, Syndrome};
 use zerocopy::FromBytes;
 
@@ -19,7 +18,6 @@ use super::{
 use crate::checks;
 use crate::completion::Cqe;
 use crate::device::Device;
-use crate::events;
 use crate::paging::{self, Side};
 use crate::resources::{Qp, QpKind, QpState};
 
@@ -308,16 +306,14 @@ fn fetch(device: &mut Device, qpn: u32) -> bool {
         None => return false,
         Some(Err(syndrome)) => return dead_end(device, qpn, syndrome),
         Some(Ok(bytes)) => (
-            Request::parse(qp.kind, &bytes).map(|mut request| {
-                request.spread(&device.resources);
-                request
-            }),
+            Request::parse(qp.kind, &bytes),
             bytes.len().div_ceil(SEND_WQE_BB) as u16,
         ),
     };
-    let Some(request) = request else {
+    let Some(mut request) = request else {
         return dead_end(device, qpn, Syndrome::LOCAL_QP_OP_ERR);
     };
+    request.spread(&device.resources);
     let log_max = match qp.log_msg_max {
         0 => 30,
         log => log.min(30),
@@ -527,11 +523,9 @@ pub(super) fn complete_done(device: &mut Device, qpn: u32) {
             complete(device, qpn, cqn, &cqe);
         }
     }
-    let Some(qp) = get(device, qpn) else {
-        return;
-    };
-    if some && qp.state == QpState::Sqd && qp.data.requester.flight.is_empty() {
-        events::queue(device, EventType::SQ_DRAINED, qpn, 0);
+    let is_stopping = get(device, qpn).is_some_and(|qp| qp.state == QpState::Sqd);
+    if some && is_stopping {
+        super::drained_if_idle(device, qpn);
     }
 }
 

@@ -352,7 +352,7 @@ fn send(device: &mut Device, at: Place, packet: &Packet) -> Result<u32, Refusal>
         && taken.met.is_none()
         && fits_cqe(device, at, packet.payload.len());
     let scattered = in_cqe || taken.scatter(device, from, payload).is_ok();
-    tell_mistakes(device, at.qpn, taken.cqn);
+    tell_mistakes(device, at.qpn, |_| Some(taken.cqn));
     if !scattered {
         if paging::wait(device, at.qpn, Side::Answer) {
             // The packet comes again, and finds what the ones before it left.

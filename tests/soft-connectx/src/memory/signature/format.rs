@@ -11,6 +11,8 @@ pub(super) struct Domain {
     /// Bytes that one signature is over.
     pub(super) block: u64,
     pub(super) kind: Kind,
+    /// The number of its state.
+    state: u32,
 }
 
 /// The layout of a key.
@@ -22,8 +24,6 @@ pub(crate) struct Format {
     pub(super) check: u8,
     /// Bytes that go from one side to the other as they are, where both have blocks of a kind.
     pub(super) copy: u8,
-    /// The numbers of its states: memory, wire.
-    pub(super) psvs: [Option<u32>; 2],
 }
 
 /// Size class of a format with inline parts (`MLX5_BSF_SIZE_WITH_INLINE`).
@@ -31,7 +31,7 @@ const WITH_INLINE: u8 = 2;
 /// Both sides have blocks of one size (`MLX5_BSF_SBS_SHIFT`).
 const SAME_BLOCKS: u8 = 1 << 4;
 
-/// Bytes of a block, by the device's number (`enum` at `MLX5_BSF_...` of wqe.h, and mlx5dv.h's sizes).
+/// Bytes of a block, by the device's number (see [`BlockSize`](wqe_format::mlx5::BlockSize)).
 fn block(selector: u8) -> Option<u64> {
     Some(match selector {
         1 => 512,
@@ -56,7 +56,11 @@ impl Domain {
             0 => Kind::Dif(dif(inline)?),
             _ => return None,
         };
-        Some(Domain { block, kind })
+        Some(Domain {
+            block,
+            kind,
+            state: format & 0xff_ffff,
+        })
     }
 
     /// Where the signature of a block is.
@@ -96,7 +100,6 @@ impl Format {
             return None;
         }
         let is_same = segment.bsf_size_sbs & SAME_BLOCKS != 0;
-        let number = |word: u32| Some(word & 0xff_ffff);
         let (m, w) = (segment.m_bfs_psv.get(), segment.w_bfs_psv.get());
         let memory = match segment.mem {
             0 => None,
@@ -113,19 +116,20 @@ impl Format {
             wire,
             check: segment.check_byte_mask,
             copy: if is_same { segment.wire } else { 0 },
-            psvs: [memory.and(number(m)), wire.and(number(w))],
         })
     }
 
     /// The states that it uses.
     pub(crate) fn states(&self) -> impl Iterator<Item = u32> {
-        self.psvs.into_iter().flatten()
+        [self.memory, self.wire]
+            .into_iter()
+            .flatten()
+            .map(|it| it.state)
     }
 
-    /// Whether both sides have blocks of one size, whose signatures can be passed on.
+    /// Whether signatures are passed on, at least in part.
     pub(super) fn passes_on(&self) -> bool {
         self.copy != 0
-            && (self.memory.zip(self.wire)).is_some_and(|(one, other)| one.block == other.block)
     }
 }
 

@@ -135,24 +135,34 @@ impl<'a> Key<'a> {
         super::read_plain(self.device, self.who, (self.key, place), self.right, to)
     }
 
-    /// The data of a block of a side, and its signature in memory, if it is there that blocks have one.
+    /// The data of a block of a side.
     fn block(&self, number: u64, domain: &Domain) -> Result<Vec<u8>, Fault> {
         let mut data = vec![0; domain.block as usize];
         self.data(number * domain.block, &mut data)?;
         Ok(data)
     }
 
+    /// Parts of a range of data that lie in one piece each: those of one block, where memory has signatures.
+    fn in_blocks(&self, at: u64, len: usize) -> impl Iterator<Item = (u64, usize)> + use<> {
+        let memory = self.format.memory;
+        let (mut at, mut left) = (at, len);
+        std::iter::from_fn(move || {
+            let room = memory.map_or(u64::MAX, |it| it.block - at % it.block);
+            let part = left.min(usize::try_from(room).unwrap_or(usize::MAX));
+            let this = (part > 0).then_some((at, part));
+            at += part as u64;
+            left -= part;
+            this
+        })
+    }
+
     /// Data as memory has them, without a look at signatures.
     fn data(&self, at: u64, to: &mut [u8]) -> Result<(), Fault> {
-        let memory = self.format.memory.as_ref();
         let mut rest = to;
-        let (mut at, end) = (at, at + rest.len() as u64);
-        while at < end {
-            let len = memory.map_or(end - at, |it| (end - at).min(it.block - at % it.block));
-            let (part, after) = rest.split_at_mut(len as usize);
-            self.memory(spread(at, memory), part)?;
+        for (at, len) in self.in_blocks(at, rest.len()) {
+            let (part, after) = rest.split_at_mut(len);
+            self.memory(spread(at, self.format.memory.as_ref()), part)?;
             rest = after;
-            at += len;
         }
         Ok(())
     }
@@ -240,18 +250,15 @@ impl<'a> Key<'a> {
     fn put(&self, at: u64, from: &[u8]) -> Result<(), Fault> {
         let memory = self.format.memory.as_ref();
         let mut rest = from;
-        let (mut at, end) = (at, at + rest.len() as u64);
-        while at < end {
-            let len = memory.map_or(end - at, |it| (end - at).min(it.block - at % it.block));
-            let (part, after) = rest.split_at(len as usize);
+        for (at, len) in self.in_blocks(at, rest.len()) {
+            let (part, after) = rest.split_at(len);
             self.store(spread(at, memory), part)?;
             rest = after;
-            at += len;
             if let Some(domain) = memory
-                && at % domain.block == 0
+                && (at + len as u64).is_multiple_of(domain.block)
                 && !self.format.passes_on()
             {
-                self.sign(at / domain.block - 1, domain, None)?;
+                self.sign(at / domain.block, domain, None)?;
             }
         }
         Ok(())
